@@ -1,0 +1,208 @@
+//! Puts reconciles together: records and a clock in, closed reconciles out. Pure.
+//!
+//! Core sends no end-of-pipeline message, so a reconcile is closed when
+//!
+//! - no response is outstanding and nothing came for [`Limits::idle`];
+//! - the next reconcile of the same subject begins (at once if nothing is outstanding, else after
+//!   [`Limits::idle`] of silence, since the two may run side by side);
+//! - a step failed or returned FATAL, which ends a pipeline;
+//! - a response is overdue by [`Limits::overdue`];
+//! - too many are open, or one grows too long: the oldest goes first.
+//!
+//! What comes later for a closed reconcile opens it again under the same ids; whoever publishes
+//! it joins the parts.
+//!
+//! Time is the log's, not the wall's: a record's arrival moves it forward, so that following the
+//! same log again, at any speed, closes the same reconciles.
+//!
+//! Invariant: metadata and positions only, never payloads; every accepted position comes out in
+//! exactly one closed reconcile.
+
+mod open;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
+
+use self::open::OpenReconcile;
+use crate::{
+    decode::StepMeta,
+    reconcile::{ClosedReconcile, Closing, Half, SubjectIdentity, TraceId},
+    record::RecordKind,
+    time::Timestamp,
+};
+
+/// When to stop waiting, and for how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Core calls the next step within milliseconds of the last answer.
+    pub idle: Duration,
+    /// Core gives a reconcile 2 minutes; this leaves it some slack.
+    pub overdue: Duration,
+    /// A platform of 10,000 XRs has a few hundred open at once.
+    pub open_reconciles: usize,
+    /// Pipelines have a handful of steps, two records each.
+    pub records_each: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(2),
+            overdue: Duration::from_secs(140),
+            open_reconciles: 4096,
+            records_each: 1024,
+        }
+    }
+}
+
+/// A record with its payload looked at and put away.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub kind: RecordKind,
+    pub meta: StepMeta,
+    pub error: String,
+    pub half: Half,
+    /// The response says FATAL somewhere, which ends the pipeline if it is a result that says so.
+    pub maybe_fatal: bool,
+}
+
+/// The open reconciles.
+#[derive(Debug)]
+pub struct Assembler {
+    limits: Limits,
+    now: Timestamp,
+    open: HashMap<TraceId, OpenReconcile>,
+    deadlines: BTreeSet<(Timestamp, TraceId)>,
+    newest_of: HashMap<SubjectIdentity, TraceId>,
+}
+
+impl Assembler {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            now: Timestamp::default(),
+            open: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            newest_of: HashMap::new(),
+        }
+    }
+
+    /// Takes a record in; whatever that closes goes to `closed`.
+    pub fn accept(&mut self, arrival: Arrival, closed: &mut Vec<ClosedReconcile>) {
+        self.advance(arrival.half.received_at, closed);
+        let trace_id = trace_id_of(&arrival);
+        if begins_reconcile(&arrival) && !self.open.contains_key(&trace_id) {
+            self.succeed_previous(&arrival, closed);
+        }
+        if !self.open.contains_key(&trace_id) && self.open.len() >= self.limits.open_reconciles {
+            self.close_oldest(closed);
+        }
+
+        let now = self.now;
+        let subject = arrival.meta.subject.clone().unwrap_or_default();
+        let reconcile = self
+            .open
+            .entry(trace_id.clone())
+            .or_insert_with(|| OpenReconcile::new(subject, arrival.half.received_at));
+        self.deadlines.remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
+        if begins_reconcile(&arrival) {
+            self.newest_of.insert(reconcile.subject().identity(), trace_id.clone());
+        }
+        reconcile.add(arrival, now);
+
+        if reconcile.record_count() >= self.limits.records_each {
+            self.close(&trace_id, Closing::Flooded, closed);
+        } else if reconcile.is_ended() {
+            self.close(&trace_id, Closing::Ended, closed);
+        } else {
+            self.deadlines.insert((reconcile.deadline(&self.limits), trace_id));
+        }
+    }
+
+    /// Lets time pass. It never goes back: a clock that steps back stands still here.
+    pub fn advance(&mut self, now: Timestamp, closed: &mut Vec<ClosedReconcile>) {
+        self.now = self.now.max(now);
+        while let Some((deadline, trace_id)) = self.deadlines.first().cloned() {
+            if deadline > self.now {
+                break;
+            }
+            let overdue = self.open.get(&trace_id).is_some_and(OpenReconcile::is_outstanding);
+            let closing = if overdue { Closing::Overdue } else { Closing::Idle };
+            self.close(&trace_id, closing, closed);
+        }
+    }
+
+    /// Closes everything, whatever is outstanding.
+    pub fn close_all(&mut self, closed: &mut Vec<ClosedReconcile>) {
+        while let Some((_, trace_id)) = self.deadlines.first().cloned() {
+            self.close(&trace_id, Closing::ShuttingDown, closed);
+        }
+    }
+
+    /// When time next closes something.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Arrival of the oldest record in an open reconcile.
+    pub fn oldest_arrival(&self) -> Option<Timestamp> {
+        self.open.values().map(OpenReconcile::first_received_at).min()
+    }
+
+    /// A reconcile of this subject begins: the one before has nothing more to come.
+    fn succeed_previous(&mut self, arrival: &Arrival, closed: &mut Vec<ClosedReconcile>) {
+        let Some(subject) = &arrival.meta.subject else { return };
+        let Some(previous) = self.newest_of.get(&subject.identity()).cloned() else { return };
+        let Some(reconcile) = self.open.get_mut(&previous) else { return };
+        if reconcile.is_outstanding() {
+            self.deadlines.remove(&(reconcile.deadline(&self.limits), previous.clone()));
+            reconcile.succeed(self.now);
+            self.deadlines.insert((reconcile.deadline(&self.limits), previous));
+        } else {
+            self.close(&previous, Closing::Succeeded, closed);
+        }
+    }
+
+    fn close_oldest(&mut self, closed: &mut Vec<ClosedReconcile>) {
+        let oldest = self.open.iter().min_by_key(|(_, reconcile)| reconcile.first_received_at());
+        if let Some(trace_id) = oldest.map(|(trace_id, _)| trace_id.clone()) {
+            self.close(&trace_id, Closing::Flooded, closed);
+        }
+    }
+
+    fn close(&mut self, trace_id: &TraceId, closing: Closing, closed: &mut Vec<ClosedReconcile>) {
+        let Some(reconcile) = self.open.remove(trace_id) else { return };
+        self.deadlines.remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
+        let identity = reconcile.subject().identity();
+        if self.newest_of.get(&identity) == Some(trace_id) {
+            self.newest_of.remove(&identity);
+        }
+        closed.push(reconcile.close(trace_id.clone(), closing));
+    }
+}
+
+/// Core begins every pipeline with a request for step 0.
+fn begins_reconcile(arrival: &Arrival) -> bool {
+    arrival.kind == RecordKind::Request
+        && arrival.meta.step_index == 0
+        && arrival.meta.iteration == 0
+        && !arrival.meta.trace_id.is_empty()
+}
+
+/// The trace id or, where there is none, whatever keeps this record apart from others.
+fn trace_id_of(arrival: &Arrival) -> TraceId {
+    let StepMeta { trace_id, span_id, .. } = &arrival.meta;
+    if !trace_id.is_empty() {
+        return TraceId(trace_id.as_str().into());
+    }
+    if !span_id.is_empty() {
+        return TraceId(format!("span-{span_id}").into());
+    }
+    let position = arrival.half.position;
+    TraceId(format!("record-{}-{}", position.segment.0, position.offset).into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! A reconcile that more may come for.
+//!
+//! Invariant: requests and responses pair by span, step and iteration, in any order. The same
+//! payload again is a duplicate; another payload for the same place is kept as a step of its own,
+//! since nothing that came is dropped.
+
+use super::{Arrival, Limits};
+use crate::{
+    reconcile::{ClosedReconcile, Closing, Half, Step, Subject, TraceId},
+    record::{Position, RecordKind},
+    time::Timestamp,
+};
+
+#[derive(Debug)]
+pub(super) struct OpenReconcile {
+    subject: Subject,
+    steps: Vec<Step>,
+    records: Vec<Position>,
+    first_received_at: Timestamp,
+    /// By the assembler's time, which never goes back.
+    last_activity: Timestamp,
+    /// A step failed or returned FATAL.
+    ended: bool,
+    /// The next reconcile of the subject began.
+    succeeded: bool,
+}
+
+impl OpenReconcile {
+    pub(super) fn new(subject: Subject, first_received_at: Timestamp) -> Self {
+        Self {
+            subject,
+            steps: Vec::new(),
+            records: Vec::new(),
+            first_received_at,
+            last_activity: first_received_at,
+            ended: false,
+            succeeded: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, arrival: Arrival, now: Timestamp) {
+        let Arrival { kind, meta, error, half, maybe_fatal } = arrival;
+        self.records.push(half.position);
+        self.first_received_at = self.first_received_at.min(half.received_at);
+        self.last_activity = now;
+        self.ended |= kind == RecordKind::Response && (maybe_fatal || !error.is_empty());
+        if self.subject == Subject::default()
+            && let Some(subject) = meta.subject
+        {
+            self.subject = subject;
+        }
+
+        let same_place = |step: &&mut Step| {
+            step.span_id == meta.span_id
+                && step.index == meta.step_index
+                && step.iteration == meta.iteration
+        };
+        for step in self.steps.iter_mut().filter(same_place) {
+            let same_error = kind == RecordKind::Request || step.error == error;
+            match half_of(step, kind) {
+                Some(known) if known.hash == half.hash && same_error => return,
+                Some(_) => {}
+                empty @ None => {
+                    *empty = Some(half);
+                    if kind == RecordKind::Response {
+                        step.error = error;
+                    }
+                    return;
+                }
+            }
+        }
+
+        let mut step = Step {
+            span_id: meta.span_id,
+            index: meta.step_index,
+            iteration: meta.iteration,
+            name: meta.step_name,
+            function: meta.function_name,
+            started_at: meta.timestamp.unwrap_or(half.received_at),
+            error,
+            request: None,
+            response: None,
+        };
+        *half_of(&mut step, kind) = Some(half);
+        self.steps.push(step);
+    }
+
+    pub(super) fn succeed(&mut self, now: Timestamp) {
+        self.succeeded = true;
+        self.last_activity = now;
+    }
+
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    pub(super) fn first_received_at(&self) -> Timestamp {
+        self.first_received_at
+    }
+
+    pub(super) fn record_count(&self) -> usize {
+        self.records.len()
+    }
+
+    /// A response may still come. Core calls one step at a time: once a later one has begun,
+    /// the response of an earlier one is lost, not late.
+    pub(super) fn is_outstanding(&self) -> bool {
+        let place = |step: &Step| (step.index, step.iteration);
+        let last = self.steps.iter().map(place).max();
+        self.steps.iter().any(|step| step.awaits_response() && Some(place(step)) == last)
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended && !self.is_outstanding()
+    }
+
+    /// When to stop waiting.
+    pub(super) fn deadline(&self, limits: &Limits) -> Timestamp {
+        let patience = if self.is_outstanding() && !self.succeeded {
+            limits.overdue
+        } else {
+            limits.idle
+        };
+        self.last_activity + patience
+    }
+
+    pub(super) fn close(mut self, trace_id: TraceId, closing: Closing) -> ClosedReconcile {
+        // Stable: steps for the same place stay in the order of their arrival.
+        self.steps.sort_by_key(|step| (step.index, step.iteration));
+        ClosedReconcile {
+            trace_id,
+            subject: self.subject,
+            steps: self.steps,
+            records: self.records,
+            first_received_at: self.first_received_at,
+            closing,
+        }
+    }
+}
+
+fn half_of(step: &mut Step, kind: RecordKind) -> &mut Option<Half> {
+    match kind {
+        RecordKind::Request => &mut step.request,
+        RecordKind::Response => &mut step.response,
+    }
+}

@@ -1,0 +1,214 @@
+//! What a reconcile is made of: its subject and its steps, each with where its payloads lie.
+//!
+//! Invariant: metadata, hashes and positions only. A payload never stands in here, so that the
+//! memory that a reconcile takes does not depend on the size of what it carries.
+
+use std::{fmt, sync::Arc};
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::{record::Position, time::Timestamp};
+
+/// The API group and version of Crossplane's Operations, which their meta leaves out.
+const OPERATION_API_VERSION: &str = "ops.crossplane.io/v1alpha1";
+
+/// What was reconciled.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq, Serialize)]
+pub struct Subject {
+    #[serde(rename = "type")]
+    pub kind_of_subject: SubjectType,
+    pub api_version: String,
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub composition: String,
+}
+
+/// Whether a composite resource or an Operation was reconciled.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubjectType {
+    #[default]
+    Composite,
+    Operation,
+}
+
+impl Subject {
+    pub fn operation(name: String, uid: String) -> Self {
+        Self {
+            kind_of_subject: SubjectType::Operation,
+            api_version: OPERATION_API_VERSION.to_owned(),
+            kind: "Operation".to_owned(),
+            name,
+            uid,
+            ..Self::default()
+        }
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// What tells this subject from every other: its uid or, where that is missing, its name.
+    pub fn identity(&self) -> SubjectIdentity {
+        if self.uid.is_empty() {
+            let Self { api_version, kind, namespace, name, .. } = self;
+            SubjectIdentity(format!("{api_version}/{kind}/{namespace}/{name}").into())
+        } else {
+            SubjectIdentity(self.uid.as_str().into())
+        }
+    }
+}
+
+/// Names one subject among all.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct SubjectIdentity(pub Arc<str>);
+
+/// The trace id as it came, or what stands for it where none came.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TraceId(pub Arc<str>);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// SHA-256 of a payload.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct PayloadHash(pub [u8; 32]);
+
+impl PayloadHash {
+    pub fn of(payload: &[u8]) -> Self {
+        Self(Sha256::digest(payload).into())
+    }
+}
+
+impl fmt::Display for PayloadHash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PayloadHash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+/// One half of a step: where its payload lies and what it hashes to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Half {
+    pub position: Position,
+    pub hash: PayloadHash,
+    pub size: usize,
+    pub received_at: Timestamp,
+}
+
+/// One function call.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Step {
+    pub span_id: String,
+    pub index: i32,
+    pub iteration: i32,
+    /// Empty in the draft layout, which has none.
+    pub name: String,
+    pub function: String,
+    /// When the call began, by the sender's clock.
+    pub started_at: Timestamp,
+    /// Why the call failed; empty when it did not.
+    pub error: String,
+    pub request: Option<Half>,
+    pub response: Option<Half>,
+}
+
+impl Step {
+    pub fn awaits_response(&self) -> bool {
+        self.response.is_none()
+    }
+}
+
+/// Why nothing more was waited for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Closing {
+    /// Nothing outstanding, and nothing came for a while.
+    Idle,
+    /// The next reconcile of the same subject began.
+    Succeeded,
+    /// A step failed or returned FATAL, which ends the pipeline.
+    Ended,
+    /// A response did not come in time.
+    Overdue,
+    /// Too many were open, or this one grew too long.
+    Flooded,
+    /// The program is stopping.
+    ShuttingDown,
+}
+
+/// A reconcile that nothing more is expected of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClosedReconcile {
+    pub trace_id: TraceId,
+    pub subject: Subject,
+    /// In the order of the pipeline.
+    pub steps: Vec<Step>,
+    /// Every record that belongs to it, duplicates included.
+    pub records: Vec<Position>,
+    pub first_received_at: Timestamp,
+    pub closing: Closing,
+}
+
+impl ClosedReconcile {
+    /// Every request has its response.
+    pub fn is_complete(&self) -> bool {
+        !self.steps.iter().any(Step::awaits_response)
+    }
+
+    /// The beginning is missing: another part of it may have been published before.
+    pub fn is_fragment(&self) -> bool {
+        self.steps.iter().any(|step| step.request.is_none())
+            || !self.steps.iter().any(|step| step.index == 0)
+    }
+
+    pub fn has_error(&self) -> bool {
+        self.steps.iter().any(|step| !step.error.is_empty())
+    }
+
+    /// When its first step began.
+    pub fn started_at(&self) -> Timestamp {
+        let starts = self.steps.iter().map(|step| step.started_at);
+        starts.min().unwrap_or(self.first_received_at)
+    }
+
+    /// Size of all payloads together.
+    pub fn payload_bytes(&self) -> usize {
+        let halves = self.steps.iter().flat_map(|step| [&step.request, &step.response]);
+        halves.flatten().map(|half| half.size).sum()
+    }
+
+    /// Equal for two reconciles that asked and answered the same in the same steps, whenever
+    /// they ran.
+    pub fn fingerprint(&self) -> PayloadHash {
+        let mut hasher = Sha256::new();
+        let mut add = |field: &[u8]| {
+            // NOTE: the length keeps fields from running into each other.
+            hasher.update((field.len() as u64).to_le_bytes());
+            hasher.update(field);
+        };
+        add(self.subject.composition.as_bytes());
+        for step in &self.steps {
+            add(&step.index.to_le_bytes());
+            add(&step.iteration.to_le_bytes());
+            add(step.name.as_bytes());
+            add(step.function.as_bytes());
+            add(step.error.as_bytes());
+            for half in [&step.request, &step.response] {
+                add(half.as_ref().map_or(&[][..], |half| &half.hash.0));
+            }
+        }
+        PayloadHash(hasher.finalize().into())
+    }
+}

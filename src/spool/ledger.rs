@@ -1,0 +1,106 @@
+//! What is known of each segment: how far it is written, whether it is still written to, and how
+//! many of its records are still needed.
+//!
+//! Invariant: a segment is given up exactly when nothing more is written to it, all of it has been
+//! followed, and none of its records is needed, whatever stands before it. Memory grows with the
+//! number of segments, not with the records in them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::record::SegmentId;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SegmentState {
+    /// Readable up to here.
+    bytes: u64,
+    /// Nothing more is written to it.
+    sealed: bool,
+    /// Everything in it has been handed out.
+    followed: bool,
+    /// Records handed out and not finished.
+    live: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Mutex<BTreeMap<SegmentId, SegmentState>>);
+
+impl Ledger {
+    /// A segment that an earlier process left.
+    pub(super) fn adopt(&self, id: SegmentId, bytes: u64) {
+        let state = SegmentState { bytes, sealed: true, ..SegmentState::default() };
+        self.lock().insert(id, state);
+    }
+
+    /// A segment that is written to from now on.
+    pub(super) fn begin(&self, id: SegmentId, bytes: u64) {
+        self.lock().insert(id, SegmentState { bytes, ..SegmentState::default() });
+    }
+
+    /// The segment is written up to here.
+    pub(super) fn extend(&self, id: SegmentId, bytes: u64) {
+        self.change(id, |state| state.bytes = bytes);
+    }
+
+    pub(super) fn seal(&self, id: SegmentId) {
+        self.change(id, |state| state.sealed = true);
+    }
+
+    /// How far a segment can be read, and whether that is all it will ever hold.
+    pub(super) fn extent(&self, id: SegmentId) -> Option<(u64, bool)> {
+        self.lock().get(&id).map(|state| (state.bytes, state.sealed))
+    }
+
+    /// The segment that follows, or the first.
+    pub(super) fn next_after(&self, id: Option<SegmentId>) -> Option<SegmentId> {
+        let segments = self.lock();
+        match id {
+            Some(id) => segments.range(SegmentId(id.0.saturating_add(1))..).next(),
+            None => segments.iter().next(),
+        }
+        .map(|(id, _)| *id)
+    }
+
+    pub(super) fn mark_handed_out(&self, id: SegmentId) {
+        self.change(id, |state| state.live = state.live.saturating_add(1));
+    }
+
+    pub(super) fn mark_finished(&self, id: SegmentId, records: u64) {
+        self.change(id, |state| state.live = state.live.saturating_sub(records));
+    }
+
+    pub(super) fn mark_followed(&self, id: SegmentId) {
+        self.change(id, |state| state.followed = true);
+    }
+
+    /// Segments that nobody needs; they are forgotten here and the caller removes their files.
+    pub(super) fn take_unneeded(&self) -> Vec<SegmentId> {
+        let mut segments = self.lock();
+        let unneeded: Vec<_> = segments
+            .iter()
+            .filter(|(_, state)| state.sealed && state.followed && state.live == 0)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &unneeded {
+            segments.remove(id);
+        }
+        unneeded
+    }
+
+    /// Bytes in all segments.
+    pub(super) fn used(&self) -> u64 {
+        self.lock().values().map(|state| state.bytes).sum()
+    }
+
+    fn change(&self, id: SegmentId, change: impl FnOnce(&mut SegmentState)) {
+        if let Some(state) = self.lock().get_mut(&id) {
+            change(state);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SegmentId, SegmentState>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

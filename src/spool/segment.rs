@@ -1,0 +1,152 @@
+//! Segment files: their names, and reading the frames in one.
+//!
+//! Invariant: reading never fails because of what a file holds. A frame that does not check out
+//! is stepped over, by its length if its header is whole, else by looking for the next header
+//! that is; what follows it is read.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
+
+use super::frame::{FrameHeader, HEADER_BYTES, MARKER};
+use crate::record::{Record, SegmentId};
+
+/// First bytes of every segment: a name and the version of the format.
+pub(super) const SEGMENT_MAGIC: [u8; 8] = *b"SPSPOOL1";
+pub(super) const FIRST_OFFSET: u32 = SEGMENT_MAGIC.len() as u32;
+
+/// How much is read at a time while looking for the next whole header.
+const SCAN_BYTES: usize = 64 * 1024;
+
+pub(super) fn segment_path(folder: &Path, id: SegmentId) -> PathBuf {
+    folder.join(format!("{:020}.seg", id.0))
+}
+
+pub(super) fn done_path(folder: &Path, id: SegmentId) -> PathBuf {
+    folder.join(format!("{:020}.done", id.0))
+}
+
+/// The number in the name of a segment file; `None` for any other file.
+pub(super) fn segment_id(path: &Path) -> Option<SegmentId> {
+    if path.extension()? != "seg" {
+        return None;
+    }
+    path.file_stem()?.to_str()?.parse().ok().map(SegmentId)
+}
+
+/// What stands at a place in a segment.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Found {
+    /// A header that checks out; the body is not read yet.
+    Frame(FrameHeader),
+    /// Something that is no frame, up to where the next one begins.
+    Damage { until: u32 },
+    /// Something that is no frame, up to the end: a frame that was being written when the
+    /// process or the machine died.
+    TornTail { bytes: u64 },
+    /// The end.
+    End,
+}
+
+/// A segment open for reading.
+#[derive(Debug)]
+pub(super) struct SegmentReader {
+    id: SegmentId,
+    file: File,
+}
+
+impl SegmentReader {
+    pub(super) fn open(folder: &Path, id: SegmentId) -> io::Result<Self> {
+        Ok(Self { id, file: File::open(segment_path(folder, id))? })
+    }
+
+    pub(super) fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    pub(super) fn file_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Whether this version of the program may read the file. A damaged name does not matter,
+    /// since frames are checked one by one; another version's does.
+    pub(super) fn has_known_format(&self) -> io::Result<bool> {
+        let mut magic = SEGMENT_MAGIC;
+        match self.file.read_exact_at(&mut magic, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
+            Err(error) => Err(error),
+            Ok(()) => {
+                let (name, version) = magic.split_at(SEGMENT_MAGIC.len() - 1);
+                let is_ours = SEGMENT_MAGIC.starts_with(name);
+                Ok(!is_ours || SEGMENT_MAGIC.ends_with(version) || !version.is_ascii())
+            }
+        }
+    }
+
+    /// What stands at `offset`, in a segment that is readable up to `end`.
+    pub(super) fn look(&self, offset: u32, end: u64) -> io::Result<Found> {
+        let left = end.saturating_sub(u64::from(offset));
+        if left == 0 {
+            return Ok(Found::End);
+        }
+        if let Some(header) = self.header_at(offset, end)? {
+            // A whole header whose body was cut off can only stand at the end.
+            return Ok(if header.frame_bytes() <= left {
+                Found::Frame(header)
+            } else {
+                Found::TornTail { bytes: left }
+            });
+        }
+        Ok(match self.find_header(offset.saturating_add(1), end)? {
+            Some(until) => Found::Damage { until },
+            None => Found::TornTail { bytes: left },
+        })
+    }
+
+    /// The record with this header; `None` if its body is damaged.
+    pub(super) fn read_body(&self, header: &FrameHeader) -> io::Result<Option<Record>> {
+        let mut body = vec![0; header.body_bytes as usize];
+        self.file.read_exact_at(&mut body, u64::from(header.offset) + HEADER_BYTES as u64)?;
+        Ok(header.check_body(body))
+    }
+
+    /// The record at `offset`; `None` if it is damaged.
+    pub(super) fn read_record(&self, offset: u32) -> io::Result<Option<Record>> {
+        match self.header_at(offset, u64::MAX)? {
+            Some(header) => self.read_body(&header),
+            None => Ok(None),
+        }
+    }
+
+    fn header_at(&self, offset: u32, end: u64) -> io::Result<Option<FrameHeader>> {
+        if end.saturating_sub(u64::from(offset)) < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        self.file.read_exact_at(&mut bytes, u64::from(offset))?;
+        Ok(FrameHeader::decode(&bytes, self.id, offset))
+    }
+
+    fn find_header(&self, from: u32, end: u64) -> io::Result<Option<u32>> {
+        let marker = memchr::memmem::Finder::new(&MARKER);
+        let mut window = vec![0; SCAN_BYTES];
+        let mut start = u64::from(from);
+        while start + (HEADER_BYTES as u64) <= end {
+            let length = usize::try_from(end - start).unwrap_or(SCAN_BYTES).min(SCAN_BYTES);
+            let Some(bytes) = window.get_mut(..length) else { break };
+            self.file.read_exact_at(bytes, start)?;
+            for hit in marker.find_iter(bytes) {
+                let Ok(candidate) = u32::try_from(start + hit as u64) else { break };
+                if self.header_at(candidate, end)?.is_some() {
+                    return Ok(Some(candidate));
+                }
+            }
+            // Windows overlap, so that no marker hides on the seam.
+            start += (length - MARKER.len() + 1) as u64;
+        }
+        Ok(None)
+    }
+}
