@@ -20,7 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
 
     let shipped = protox::compile([PIPELINE], ["proto"])?;
-    fs::write(out.join("pipeline_descriptors.bin"), shipped.encode_to_vec())?;
+    fs::write(
+        out.join("pipeline_descriptors.bin"),
+        shipped.encode_to_vec(),
+    )?;
 
     let mut messages = protox::compile([PIPELINE, DRAFT], ["proto"])?;
     keep_meta_as_bytes(&mut messages);
@@ -34,11 +37,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// A length-delimited field reads the same as message or as bytes: the wire does not change.
 fn keep_meta_as_bytes(files: &mut FileDescriptorSet) {
-    for message in files.file.iter_mut().flat_map(|file| &mut file.message_type) {
+    for message in files
+        .file
+        .iter_mut()
+        .flat_map(|file| &mut file.message_type)
+    {
         if !message.name().starts_with("Emit") {
             continue;
         }
-        for field in message.field.iter_mut().filter(|field| field.name() == "meta") {
+        for field in message
+            .field
+            .iter_mut()
+            .filter(|field| field.name() == "meta")
+        {
             field.set_type(FieldType::Bytes);
             field.type_name = None;
         }

@@ -90,7 +90,13 @@ pub fn decode_step(kind: RecordKind, message: &Bytes) -> StepMessage {
         oddities.push(Oddity::UnknownLayout);
         StepMeta::default()
     };
-    StepMessage { kind, meta, payload: envelope.payload, error: envelope.error, oddities }
+    StepMessage {
+        kind,
+        meta,
+        payload: envelope.payload,
+        error: envelope.error,
+        oddities,
+    }
 }
 
 struct Envelope {
@@ -105,12 +111,23 @@ fn decode_envelope(kind: RecordKind, message: &Bytes) -> Option<Envelope> {
         RecordKind::Request => {
             let pipeline::EmitRequestRequest { request, meta } =
                 pipeline::EmitRequestRequest::decode(message.clone()).ok()?;
-            Envelope { payload: request, error: String::new(), meta }
+            Envelope {
+                payload: request,
+                error: String::new(),
+                meta,
+            }
         }
         RecordKind::Response => {
-            let pipeline::EmitResponseRequest { response, error, meta } =
-                pipeline::EmitResponseRequest::decode(message.clone()).ok()?;
-            Envelope { payload: response, error, meta }
+            let pipeline::EmitResponseRequest {
+                response,
+                error,
+                meta,
+            } = pipeline::EmitResponseRequest::decode(message.clone()).ok()?;
+            Envelope {
+                payload: response,
+                error,
+                meta,
+            }
         }
     };
     Some(envelope)
@@ -157,7 +174,9 @@ fn decode_shipped(meta: &Bytes) -> Option<StepMeta> {
         },
     });
     Some(StepMeta {
-        timestamp: meta.timestamp.and_then(|at| Timestamp::from_parts(at.seconds, at.nanos)),
+        timestamp: meta
+            .timestamp
+            .and_then(|at| Timestamp::from_parts(at.seconds, at.nanos)),
         trace_id: meta.trace_id,
         span_id: meta.span_id,
         step_index: meta.step_index,
@@ -171,7 +190,9 @@ fn decode_shipped(meta: &Bytes) -> Option<StepMeta> {
 fn decode_draft(meta: &Bytes) -> Option<StepMeta> {
     let meta = draft::StepMeta::decode(meta.clone()).ok()?;
     Some(StepMeta {
-        timestamp: meta.timestamp.and_then(|at| Timestamp::from_parts(at.seconds, at.nanos)),
+        timestamp: meta
+            .timestamp
+            .and_then(|at| Timestamp::from_parts(at.seconds, at.nanos)),
         trace_id: meta.trace_id,
         span_id: meta.span_id,
         step_index: meta.step_index,
@@ -195,7 +216,10 @@ mod tests {
     use super::*;
 
     fn request(payload: &'static [u8], meta: Vec<u8>) -> Bytes {
-        let message = pipeline::EmitRequestRequest { request: payload.into(), meta: meta.into() };
+        let message = pipeline::EmitRequestRequest {
+            request: payload.into(),
+            meta: meta.into(),
+        };
         message.encode_to_vec().into()
     }
 
@@ -212,14 +236,20 @@ mod tests {
             composite_resource_namespace: "ns".into(),
             composite_resource_api_version: "g/v1".into(),
             composite_resource_kind: "K".into(),
-            timestamp: Some(prost_types::Timestamp { seconds: 7, nanos: 5 }),
+            timestamp: Some(prost_types::Timestamp {
+                seconds: 7,
+                nanos: 5,
+            }),
         }
     }
 
     #[test]
     fn the_draft_layout_is_told_by_field_3_whether_present_or_not() {
         for index in [0, 3] {
-            let meta = draft::StepMeta { step_index: index, ..draft_meta() };
+            let meta = draft::StepMeta {
+                step_index: index,
+                ..draft_meta()
+            };
             let message = request(b"{}", meta.encode_to_vec());
             let step = decode_step(RecordKind::Request, &message);
             assert_eq!(step.oddities, []);
@@ -227,7 +257,10 @@ mod tests {
             assert_eq!((&*step.meta.trace_id, &*step.meta.span_id), ("t", "s"));
             assert_eq!(step.meta.timestamp, Timestamp::from_parts(7, 5));
             let subject = step.meta.subject.unwrap();
-            assert_eq!((&*subject.kind, subject.group(), &*subject.uid), ("K", "g", "u"));
+            assert_eq!(
+                (&*subject.kind, subject.group(), &*subject.uid),
+                ("K", "g", "u")
+            );
         }
     }
 
@@ -243,11 +276,18 @@ mod tests {
         let cases = [
             (request(b"{}", vec![]), Oddity::NoMeta),
             // Field 3 as a fixed64 is neither layout.
-            (request(b"{}", vec![0x19, 0, 0, 0, 0, 0, 0, 0, 0]), Oddity::UnknownLayout),
+            (
+                request(b"{}", vec![0x19, 0, 0, 0, 0, 0, 0, 0, 0]),
+                Oddity::UnknownLayout,
+            ),
             (
                 request(
                     b"{}",
-                    draft::StepMeta { trace_id: String::new(), ..draft_meta() }.encode_to_vec(),
+                    draft::StepMeta {
+                        trace_id: String::new(),
+                        ..draft_meta()
+                    }
+                    .encode_to_vec(),
                 ),
                 Oddity::EmptyTraceId,
             ),

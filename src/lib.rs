@@ -1,12 +1,26 @@
-//! spanplane
+//! spanplane: a sidecar for Crossplane that keeps every function call of every pipeline.
+//!
+//! Read it in the order of the flow: [`serve`] starts the stages and joins them; [`receive`] takes
+//! messages and answers; [`spool`] keeps them on disk; [`decode`] takes them apart; [`assemble`]
+//! puts reconciles together; [`redact`] takes secrets out; [`publish`] writes documents; [`archive`]
+//! stores them. The other modules are leaves: they import no stage.
+
+pub mod archive;
 pub mod assemble;
 pub mod bell;
+pub mod capture;
+pub mod client;
+pub mod config;
 pub mod decode;
 pub mod metrics;
+pub mod pace;
 pub mod print;
 pub mod proto;
+pub mod publish;
+pub mod receive;
 pub mod reconcile;
 pub mod record;
 pub mod redact;
+pub mod serve;
 pub mod spool;
 pub mod time;

@@ -1,1 +1,125 @@
-fn main() {}
+//! The program: log → settings → start → wait for a signal → drain.
+//!
+//! Exit codes: 0 when all went well, 1 when something failed, 2 when it was called the wrong way.
+
+use std::{io::IsTerminal as _, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand, error::ErrorKind};
+use spanplane::{
+    config::{LogFormat, ServeArgs, Settings},
+    serve::Sidecar,
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::{EnvFilter, prelude::*};
+
+mod demo;
+
+/// A sidecar for Crossplane: keeps what every function of every pipeline was asked and what it
+/// answered.
+///
+/// It listens on the pipeline inspector's socket, acknowledges before it works, and puts each
+/// reconcile's payloads into one object in a bucket or on local disk. Without a subcommand it
+/// serves.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Receive from Crossplane until told to stop (the default)
+    Serve(Box<ServeArgs>),
+    /// Play a small world of reconciles through a real socket, and show what was stored
+    Demo(demo::DemoArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Serve(args)) => serve(*args),
+        None => serve(cli.serve),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    start_logging(args.log_format, args.debug);
+    let settings = args.validate().unwrap_or_else(|mistakes| {
+        <Cli as clap::CommandFactory>::command()
+            .error(ErrorKind::ValueValidation, mistakes.join("\n       "))
+            .exit()
+    });
+    runtime()?.block_on(serve_until_signalled(settings))
+}
+
+async fn serve_until_signalled(settings: Settings) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+    let sidecar = Sidecar::start(settings).await?;
+    let signalled = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    sidecar.run_until(signalled).await?;
+    Ok(())
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "for people, whatever the format of the log"
+)]
+fn report(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
+
+/// Two threads: enough for the answers, and the least that keeps one slow call from holding up
+/// another.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    // NOTE: TLS panics without a provider; there is exactly one in this program.
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
+        tracing::debug!("a TLS provider is installed already");
+    }
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+}
+
+fn start_logging(format: LogFormat, debug: bool) {
+    let default = if debug {
+        "spanplane=debug,info"
+    } else {
+        "info"
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let is_terminal = std::io::stderr().is_terminal();
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    let layer = match (format, is_terminal) {
+        (LogFormat::Json, _) | (LogFormat::Auto, false) => layer.json().flatten_event(true).boxed(),
+        (LogFormat::Text, _) | (LogFormat::Auto, true) => layer.with_ansi(is_terminal).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .init();
+}

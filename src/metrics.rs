@@ -26,8 +26,9 @@ use crate::{
 };
 
 /// Up to core's deadline of 100 ms; finest where the answers should be.
-const ACK_SECONDS: [f64; 10] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
+const ACK_SECONDS: [f64; 10] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+];
 
 /// Why a message was not taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -135,12 +136,18 @@ impl Metrics {
             meter.u64_counter(name).with_description(help).build()
         };
         let instruments = Instruments {
-            received: count("spanplane_messages_received", "Messages that Crossplane sent."),
+            received: count(
+                "spanplane_messages_received",
+                "Messages that Crossplane sent.",
+            ),
             acknowledged: count(
                 "spanplane_messages_acknowledged",
                 "Messages that are safe in the spool.",
             ),
-            refused: count("spanplane_messages_refused", "Messages that were not taken, by reason."),
+            refused: count(
+                "spanplane_messages_refused",
+                "Messages that were not taken, by reason.",
+            ),
             odd: count(
                 "spanplane_messages_odd",
                 "Messages that were kept although something is wrong with them.",
@@ -206,14 +213,17 @@ impl Metrics {
     fn show_zeros(&self) {
         let all = &self.0;
         for reason in Refusal::ALL {
-            all.refused.add(0, &[KeyValue::new("reason", reason.as_str())]);
+            all.refused
+                .add(0, &[KeyValue::new("reason", reason.as_str())]);
         }
         for reason in ObjectLoss::ALL {
-            all.objects_lost.add(0, &[KeyValue::new("reason", reason.as_str())]);
+            all.objects_lost
+                .add(0, &[KeyValue::new("reason", reason.as_str())]);
         }
         for kind in [RecordKind::Request, RecordKind::Response] {
             all.received.add(0, &[KeyValue::new("rpc", kind.as_str())]);
-            all.acknowledged.add(0, &[KeyValue::new("rpc", kind.as_str())]);
+            all.acknowledged
+                .add(0, &[KeyValue::new("rpc", kind.as_str())]);
         }
         for counter in [
             &all.spool_damaged,
@@ -262,7 +272,9 @@ impl Metrics {
             .with_description("Age of the oldest record that is not done with; 0 if there is none.")
             .with_unit("s")
             .with_callback(move |gauge| {
-                let Some(instruments) = instruments.upgrade() else { return };
+                let Some(instruments) = instruments.upgrade() else {
+                    return;
+                };
                 let oldest = instruments.oldest_waiting.load(Ordering::Relaxed);
                 let age = clock.now().since(Timestamp::from_nanos(oldest));
                 gauge.observe(age.as_secs_f64(), &[]);
@@ -271,16 +283,22 @@ impl Metrics {
     }
 
     pub fn message_received(&self, kind: RecordKind) {
-        self.0.received.add(1, &[KeyValue::new("rpc", kind.as_str())]);
+        self.0
+            .received
+            .add(1, &[KeyValue::new("rpc", kind.as_str())]);
     }
 
     pub fn message_acknowledged(&self, kind: RecordKind, after: Duration) {
-        self.0.acknowledged.add(1, &[KeyValue::new("rpc", kind.as_str())]);
+        self.0
+            .acknowledged
+            .add(1, &[KeyValue::new("rpc", kind.as_str())]);
         self.0.ack_duration.record(after.as_secs_f64(), &[]);
     }
 
     pub fn message_refused(&self, reason: Refusal) {
-        self.0.refused.add(1, &[KeyValue::new("reason", reason.as_str())]);
+        self.0
+            .refused
+            .add(1, &[KeyValue::new("reason", reason.as_str())]);
     }
 
     pub fn message_odd(&self, oddity: &'static str) {
@@ -305,7 +323,10 @@ impl Metrics {
     }
 
     pub fn reconcile_closed(&self, outcome: &'static str, closing: &'static str) {
-        let labels = [KeyValue::new("outcome", outcome), KeyValue::new("closing", closing)];
+        let labels = [
+            KeyValue::new("outcome", outcome),
+            KeyValue::new("closing", closing),
+        ];
         self.0.reconciles.add(1, &labels);
     }
 
@@ -319,7 +340,9 @@ impl Metrics {
     }
 
     pub fn object_lost(&self, reason: ObjectLoss) {
-        self.0.objects_lost.add(1, &[KeyValue::new("reason", reason.as_str())]);
+        self.0
+            .objects_lost
+            .add(1, &[KeyValue::new("reason", reason.as_str())]);
     }
 
     pub fn objects_pruned(&self, count: u64) {

@@ -14,6 +14,7 @@ pub mod pipeline {
     #![allow(
         clippy::all,
         clippy::pedantic,
+        clippy::clone_on_ref_ptr,
         clippy::allow_attributes,
         clippy::allow_attributes_without_reason,
         missing_debug_implementations,
@@ -33,7 +34,12 @@ pub mod pipeline {
 
 /// The first published layout of `StepMeta`.
 pub mod draft {
-    #![allow(clippy::all, clippy::pedantic, clippy::allow_attributes, reason = "generated code")]
+    #![allow(
+        clippy::all,
+        clippy::pedantic,
+        clippy::allow_attributes,
+        reason = "generated code"
+    )]
     include!(concat!(env!("OUT_DIR"), "/spanplane.draft.rs"));
 }
 

@@ -49,13 +49,21 @@ impl Subject {
 
     /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
     }
 
     /// What tells this subject from every other: its uid or, where that is missing, its name.
     pub fn identity(&self) -> SubjectIdentity {
         if self.uid.is_empty() {
-            let Self { api_version, kind, namespace, name, .. } = self;
+            let Self {
+                api_version,
+                kind,
+                namespace,
+                name,
+                ..
+            } = self;
             SubjectIdentity(format!("{api_version}/{kind}/{namespace}/{name}").into())
         } else {
             SubjectIdentity(self.uid.as_str().into())
@@ -84,6 +92,21 @@ pub struct PayloadHash(pub [u8; 32]);
 impl PayloadHash {
     pub fn of(payload: &[u8]) -> Self {
         Self(Sha256::digest(payload).into())
+    }
+
+    /// From 64 hex digits.
+    pub fn parse(digits: &str) -> Option<Self> {
+        let mut hash = [0; 32];
+        let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
+            return None;
+        };
+        if pairs.len() != hash.len() {
+            return None;
+        }
+        for (byte, pair) in hash.iter_mut().zip(pairs) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(hash))
     }
 }
 
@@ -185,7 +208,10 @@ impl ClosedReconcile {
 
     /// Size of all payloads together.
     pub fn payload_bytes(&self) -> usize {
-        let halves = self.steps.iter().flat_map(|step| [&step.request, &step.response]);
+        let halves = self
+            .steps
+            .iter()
+            .flat_map(|step| [&step.request, &step.response]);
         halves.flatten().map(|half| half.size).sum()
     }
 

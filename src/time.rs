@@ -26,7 +26,10 @@ impl Timestamp {
 
     /// From seconds and nanoseconds as protobuf sends them; `None` outside the years 1678 to 2262.
     pub fn from_parts(seconds: i64, nanos: i32) -> Option<Self> {
-        seconds.checked_mul(1_000_000_000)?.checked_add(i64::from(nanos)).map(Self)
+        seconds
+            .checked_mul(1_000_000_000)?
+            .checked_add(i64::from(nanos))
+            .map(Self)
     }
 
     /// How much later this is than `earlier`; zero if it is not.
@@ -68,7 +71,10 @@ impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, later: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(later.as_nanos()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(later.as_nanos()).unwrap_or(i64::MAX)),
+        )
     }
 }
 
@@ -76,7 +82,10 @@ impl std::ops::Sub<Duration> for Timestamp {
     type Output = Self;
 
     fn sub(self, earlier: Duration) -> Self {
-        Self(self.0.saturating_sub(i64::try_from(earlier.as_nanos()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_sub(i64::try_from(earlier.as_nanos()).unwrap_or(i64::MAX)),
+        )
     }
 }
 
@@ -99,9 +108,14 @@ pub type SharedClock = Arc<dyn Clock>;
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else takes")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that everybody else takes"
+    )]
     fn now(&self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
     }
 }

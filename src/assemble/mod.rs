@@ -106,9 +106,11 @@ impl Assembler {
             .open
             .entry(trace_id.clone())
             .or_insert_with(|| OpenReconcile::new(subject, arrival.half.received_at));
-        self.deadlines.remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
+        self.deadlines
+            .remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
         if begins_reconcile(&arrival) {
-            self.newest_of.insert(reconcile.subject().identity(), trace_id.clone());
+            self.newest_of
+                .insert(reconcile.subject().identity(), trace_id.clone());
         }
         reconcile.add(arrival, now);
 
@@ -117,7 +119,8 @@ impl Assembler {
         } else if reconcile.is_ended() {
             self.close(&trace_id, Closing::Ended, closed);
         } else {
-            self.deadlines.insert((reconcile.deadline(&self.limits), trace_id));
+            self.deadlines
+                .insert((reconcile.deadline(&self.limits), trace_id));
         }
     }
 
@@ -128,8 +131,15 @@ impl Assembler {
             if deadline > self.now {
                 break;
             }
-            let overdue = self.open.get(&trace_id).is_some_and(OpenReconcile::is_outstanding);
-            let closing = if overdue { Closing::Overdue } else { Closing::Idle };
+            let overdue = self
+                .open
+                .get(&trace_id)
+                .is_some_and(OpenReconcile::is_outstanding);
+            let closing = if overdue {
+                Closing::Overdue
+            } else {
+                Closing::Idle
+            };
             self.close(&trace_id, closing, closed);
         }
     }
@@ -148,33 +158,50 @@ impl Assembler {
 
     /// Arrival of the oldest record in an open reconcile.
     pub fn oldest_arrival(&self) -> Option<Timestamp> {
-        self.open.values().map(OpenReconcile::first_received_at).min()
+        self.open
+            .values()
+            .map(OpenReconcile::first_received_at)
+            .min()
     }
 
     /// A reconcile of this subject begins: the one before has nothing more to come.
     fn succeed_previous(&mut self, arrival: &Arrival, closed: &mut Vec<ClosedReconcile>) {
-        let Some(subject) = &arrival.meta.subject else { return };
-        let Some(previous) = self.newest_of.get(&subject.identity()).cloned() else { return };
-        let Some(reconcile) = self.open.get_mut(&previous) else { return };
+        let Some(subject) = &arrival.meta.subject else {
+            return;
+        };
+        let Some(previous) = self.newest_of.get(&subject.identity()).cloned() else {
+            return;
+        };
+        let Some(reconcile) = self.open.get_mut(&previous) else {
+            return;
+        };
         if reconcile.is_outstanding() {
-            self.deadlines.remove(&(reconcile.deadline(&self.limits), previous.clone()));
+            self.deadlines
+                .remove(&(reconcile.deadline(&self.limits), previous.clone()));
             reconcile.succeed(self.now);
-            self.deadlines.insert((reconcile.deadline(&self.limits), previous));
+            self.deadlines
+                .insert((reconcile.deadline(&self.limits), previous));
         } else {
             self.close(&previous, Closing::Succeeded, closed);
         }
     }
 
     fn close_oldest(&mut self, closed: &mut Vec<ClosedReconcile>) {
-        let oldest = self.open.iter().min_by_key(|(_, reconcile)| reconcile.first_received_at());
+        let oldest = self
+            .open
+            .iter()
+            .min_by_key(|(_, reconcile)| reconcile.first_received_at());
         if let Some(trace_id) = oldest.map(|(trace_id, _)| trace_id.clone()) {
             self.close(&trace_id, Closing::Flooded, closed);
         }
     }
 
     fn close(&mut self, trace_id: &TraceId, closing: Closing, closed: &mut Vec<ClosedReconcile>) {
-        let Some(reconcile) = self.open.remove(trace_id) else { return };
-        self.deadlines.remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
+        let Some(reconcile) = self.open.remove(trace_id) else {
+            return;
+        };
+        self.deadlines
+            .remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
         let identity = reconcile.subject().identity();
         if self.newest_of.get(&identity) == Some(trace_id) {
             self.newest_of.remove(&identity);
@@ -193,7 +220,9 @@ fn begins_reconcile(arrival: &Arrival) -> bool {
 
 /// The trace id or, where there is none, whatever keeps this record apart from others.
 fn trace_id_of(arrival: &Arrival) -> TraceId {
-    let StepMeta { trace_id, span_id, .. } = &arrival.meta;
+    let StepMeta {
+        trace_id, span_id, ..
+    } = &arrival.meta;
     if !trace_id.is_empty() {
         return TraceId(trace_id.as_str().into());
     }

@@ -39,7 +39,13 @@ impl OpenReconcile {
     }
 
     pub(super) fn add(&mut self, arrival: Arrival, now: Timestamp) {
-        let Arrival { kind, meta, error, half, maybe_fatal } = arrival;
+        let Arrival {
+            kind,
+            meta,
+            error,
+            half,
+            maybe_fatal,
+        } = arrival;
         self.records.push(half.position);
         self.first_received_at = self.first_received_at.min(half.received_at);
         self.last_activity = now;
@@ -107,7 +113,9 @@ impl OpenReconcile {
     pub(super) fn is_outstanding(&self) -> bool {
         let place = |step: &Step| (step.index, step.iteration);
         let last = self.steps.iter().map(place).max();
-        self.steps.iter().any(|step| step.awaits_response() && Some(place(step)) == last)
+        self.steps
+            .iter()
+            .any(|step| step.awaits_response() && Some(place(step)) == last)
     }
 
     pub(super) fn is_ended(&self) -> bool {

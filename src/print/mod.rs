@@ -51,7 +51,10 @@ impl PrintFormat {
 fn json_line(message: PrintedMessage<'_>) -> String {
     let mut event = Map::new();
     event.insert("type".to_owned(), json!(name_of(message.kind)));
-    event.insert("meta".to_owned(), Value::Object(protojson_meta(message.meta)));
+    event.insert(
+        "meta".to_owned(),
+        Value::Object(protojson_meta(message.meta)),
+    );
     event.insert("payload".to_owned(), payload_value(message.payload));
     if !message.error.is_empty() {
         event.insert("error".to_owned(), json!(message.error));
@@ -65,11 +68,16 @@ fn json_line(message: PrintedMessage<'_>) -> String {
 fn text_block(message: PrintedMessage<'_>) -> String {
     let PrintedMessage { meta, error, .. } = message;
     let mut lines = vec![format!("=== {} ===", name_of(message.kind))];
-    let mut field = |name: &str, value: &str| lines.push(format!("  {:<13}{value}", name));
+    let mut field = |name: &str, value: &str| lines.push(format!("  {name:<13}{value}"));
     if let Some(subject) = &meta.subject {
         match subject.kind_of_subject {
             SubjectType::Composite => {
-                let Subject { api_version, kind, name, .. } = subject;
+                let Subject {
+                    api_version,
+                    kind,
+                    name,
+                    ..
+                } = subject;
                 field("XR:", &format!("{api_version}/{kind} ({name})"));
                 field("XR UID:", &subject.uid);
                 if !subject.namespace.is_empty() {
@@ -83,12 +91,23 @@ fn text_block(message: PrintedMessage<'_>) -> String {
             }
         }
     }
-    let StepMeta { step_name, step_index, iteration, .. } = meta;
-    field("Step:", &format!("{step_name} (index {step_index}, iteration {iteration})"));
+    let StepMeta {
+        step_name,
+        step_index,
+        iteration,
+        ..
+    } = meta;
+    field(
+        "Step:",
+        &format!("{step_name} (index {step_index}, iteration {iteration})"),
+    );
     field("Function:", &meta.function_name);
     field("Trace ID:", &meta.trace_id);
     field("Span ID:", &meta.span_id);
-    field("Timestamp:", &meta.timestamp.unwrap_or_default().rfc3339_millis());
+    field(
+        "Timestamp:",
+        &meta.timestamp.unwrap_or_default().rfc3339_millis(),
+    );
     if !error.is_empty() {
         field("Error:", error);
     }
@@ -101,7 +120,11 @@ fn text_block(message: PrintedMessage<'_>) -> String {
     // The reference leaves out a payload that its YAML library refuses.
     if !yaml.is_empty() {
         lines.push("  Payload:".to_owned());
-        lines.extend(yaml.trim_end_matches('\n').split('\n').map(|line| format!("    {line}")));
+        lines.extend(
+            yaml.trim_end_matches('\n')
+                .split('\n')
+                .map(|line| format!("    {line}")),
+        );
         lines.push(String::new());
     }
     lines.push(String::new());
@@ -132,7 +155,10 @@ fn payload_value(payload: &CleanPayload) -> Value {
 fn protojson_meta(meta: &StepMeta) -> Map<String, Value> {
     let mut fields = Map::new();
     if let Some(timestamp) = meta.timestamp {
-        fields.insert("timestamp".to_owned(), json!(Timestamp::rfc3339_shortest(timestamp)));
+        fields.insert(
+            "timestamp".to_owned(),
+            json!(Timestamp::rfc3339_shortest(timestamp)),
+        );
     }
     insert_texts(
         &mut fields,
@@ -143,7 +169,10 @@ fn protojson_meta(meta: &StepMeta) -> Map<String, Value> {
             ("functionName", &meta.function_name),
         ],
     );
-    for (name, number) in [("stepIndex", meta.step_index), ("iteration", meta.iteration)] {
+    for (name, number) in [
+        ("stepIndex", meta.step_index),
+        ("iteration", meta.iteration),
+    ] {
         if number != 0 {
             fields.insert(name.to_owned(), json!(number));
         }
@@ -168,7 +197,10 @@ fn protojson_meta(meta: &StepMeta) -> Map<String, Value> {
             SubjectType::Operation => {
                 insert_texts(
                     &mut context,
-                    &[("operationName", &subject.name), ("operationUid", &subject.uid)],
+                    &[
+                        ("operationName", &subject.name),
+                        ("operationUid", &subject.uid),
+                    ],
                 );
                 "operationMeta"
             }
@@ -214,19 +246,35 @@ mod tests {
     fn printed(format: PrintFormat, meta: &StepMeta, payload: &'static str, error: &str) -> String {
         let payload = match payload {
             "" => CleanPayload::Empty,
-            json if json.starts_with('{') => CleanPayload::Json(Bytes::from_static(json.as_bytes())),
+            json if json.starts_with('{') => {
+                CleanPayload::Json(Bytes::from_static(json.as_bytes()))
+            }
             text => CleanPayload::Text(Bytes::from_static(text.as_bytes())),
         };
-        let kind = if error.is_empty() { RecordKind::Request } else { RecordKind::Response };
+        let kind = if error.is_empty() {
+            RecordKind::Request
+        } else {
+            RecordKind::Response
+        };
         let mut out = Vec::new();
-        let message = PrintedMessage { kind, meta, payload: &payload, error };
+        let message = PrintedMessage {
+            kind,
+            meta,
+            payload: &payload,
+            error,
+        };
         format.print(message, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn text_is_the_references() {
-        let text = printed(PrintFormat::Text, &meta(), r#"{"b":[1,{"c":"x"}],"a":"yes"}"#, "");
+        let text = printed(
+            PrintFormat::Text,
+            &meta(),
+            r#"{"b":[1,{"c":"x"}],"a":"yes"}"#,
+            "",
+        );
         let expected = "\
 === REQUEST ===
   XR:          example.org/v1/XDatabase (my-db)
@@ -252,8 +300,15 @@ mod tests {
     #[test]
     fn text_of_a_failed_operation_has_its_error_and_no_payload() {
         let subject = Some(Subject::operation("rotate".into(), "uid-1".into()));
-        let text = printed(PrintFormat::Text, &StepMeta { subject, ..meta() }, "", "it broke");
-        assert!(text.starts_with("=== RESPONSE ===\n  Operation:   rotate\n  Op UID:      uid-1\n"));
+        let text = printed(
+            PrintFormat::Text,
+            &StepMeta { subject, ..meta() },
+            "",
+            "it broke",
+        );
+        assert!(
+            text.starts_with("=== RESPONSE ===\n  Operation:   rotate\n  Op UID:      uid-1\n")
+        );
         assert!(text.ends_with("  Error:       it broke\n\n"), "{text}");
     }
 

@@ -75,7 +75,9 @@ pub enum CleanPayload {
 
 impl Redactor {
     pub fn new<S: AsRef<str>>(pointers: &[S], key_patterns: &[S]) -> Result<Self, RuleError> {
-        let pointers = pointers.iter().map(|pointer| Pointer::parse(pointer.as_ref()));
+        let pointers = pointers
+            .iter()
+            .map(|pointer| Pointer::parse(pointer.as_ref()));
         let rules = Rules {
             pointers: pointers.collect::<Result<_, _>>()?,
             keys: RegexSet::new(key_patterns)?,
@@ -86,7 +88,10 @@ impl Redactor {
     /// Takes the secrets out of a payload.
     pub fn redact(&self, payload: &Bytes) -> Redacted {
         if payload.is_empty() {
-            return Redacted { payload: CleanPayload::Empty, values: 0 };
+            return Redacted {
+                payload: CleanPayload::Empty,
+                values: 0,
+            };
         }
         let Ok(text) = std::str::from_utf8(payload) else {
             return self.withhold_if_suspicious(payload, CleanPayload::Binary);
@@ -95,12 +100,22 @@ impl Redactor {
             return self.withhold_if_suspicious(payload, CleanPayload::Text);
         }
         if !self.is_suspicious(payload) {
-            return Redacted { payload: CleanPayload::Json(payload.clone()), values: 0 };
+            return Redacted {
+                payload: CleanPayload::Json(payload.clone()),
+                values: 0,
+            };
         }
         let spans = find_secret_values(text, &self.rules);
         let values = spans.len() as u64;
-        let clean = if spans.is_empty() { payload.clone() } else { replace(payload, &spans) };
-        Redacted { payload: CleanPayload::Json(clean), values }
+        let clean = if spans.is_empty() {
+            payload.clone()
+        } else {
+            replace(payload, &spans)
+        };
+        Redacted {
+            payload: CleanPayload::Json(clean),
+            values,
+        }
     }
 
     fn is_suspicious(&self, payload: &[u8]) -> bool {
@@ -116,7 +131,10 @@ impl Redactor {
             let payload = CleanPayload::Text(Bytes::from_static(REDACTED.as_bytes()));
             return Redacted { payload, values: 1 };
         }
-        Redacted { payload: clean(payload.clone()), values: 0 }
+        Redacted {
+            payload: clean(payload.clone()),
+            values: 0,
+        }
     }
 }
 
@@ -132,7 +150,9 @@ impl Pointer {
 }
 
 fn mentions_secret(payload: &[u8]) -> bool {
-    SUSPICIOUS_WORDS.iter().any(|word| memmem::find(payload, word).is_some())
+    SUSPICIOUS_WORDS
+        .iter()
+        .any(|word| memmem::find(payload, word).is_some())
 }
 
 fn replace(payload: &[u8], spans: &[std::ops::Range<usize>]) -> Bytes {

@@ -17,7 +17,7 @@ const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Under `connectionDetails` and `credentials` that are part of somebody's spec, these say where a
-/// secret lies, not what it is. Without them neither a ProviderConfig nor the input of
+/// secret lies, not what it is. Without them neither a `ProviderConfig` nor the input of
 /// function-patch-and-transform could be read, or replayed.
 const REFERENCES: [&str; 8] = [
     "name",
@@ -64,8 +64,13 @@ struct Scan<'t, 'r> {
 
 /// The places of all values to redact, in order.
 pub(super) fn find_secret_values(text: &str, rules: &Rules) -> Vec<Range<usize>> {
-    let mut scan =
-        Scan { text, rules, stack: Vec::new(), found: Vec::new(), suspects: Vec::new() };
+    let mut scan = Scan {
+        text,
+        rules,
+        stack: Vec::new(),
+        found: Vec::new(),
+        suspects: Vec::new(),
+    };
     scan.run();
     let mut found = scan.found;
     found.sort_unstable_by_key(|span| span.start);
@@ -126,7 +131,8 @@ impl<'t> Scan<'t, '_> {
             && frame.is_secret
         {
             for range in frame.suspects {
-                self.found.extend(self.suspects.get(range).unwrap_or_default().iter().cloned());
+                self.found
+                    .extend(self.suspects.get(range).unwrap_or_default().iter().cloned());
             }
         }
         self.end_value();
@@ -148,7 +154,11 @@ impl<'t> Scan<'t, '_> {
         let treatment = self.treatment(false);
         self.begin_value();
         let text = self.text.get(span.clone()).unwrap_or_default();
-        let content = if is_string { unquote(self.text, &span) } else { Cow::Borrowed(text) };
+        let content = if is_string {
+            unquote(self.text, &span)
+        } else {
+            Cow::Borrowed(text)
+        };
         if let Some(frame) = self.stack.last_mut() {
             match frame.key.as_deref() {
                 Some("apiVersion") => frame.is_v1 = content == "v1",
@@ -214,9 +224,15 @@ impl<'t> Scan<'t, '_> {
 
     /// What is to happen to the value that begins here.
     fn treatment(&self, is_array: bool) -> Treatment {
-        let Some(frame) = self.stack.last() else { return Treatment::Keep };
+        let Some(frame) = self.stack.last() else {
+            return Treatment::Keep;
+        };
         let Some(key) = frame.key.as_deref() else {
-            return if self.is_pointed_at() { Treatment::Redact } else { frame.treatment };
+            return if self.is_pointed_at() {
+                Treatment::Redact
+            } else {
+                frame.treatment
+            };
         };
         if frame.treatment == Treatment::Redact
             || self.rules.keys.is_match(key)
@@ -255,7 +271,9 @@ impl<'t> Scan<'t, '_> {
 /// The content of the string at `span`, quotes included in the span.
 fn unquote<'t>(text: &'t str, span: &Range<usize>) -> Cow<'t, str> {
     let quoted = text.get(span.clone()).unwrap_or_default();
-    let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+    let inner = quoted
+        .get(1..quoted.len().saturating_sub(1))
+        .unwrap_or_default();
     if inner.contains('\\') {
         // A lone surrogate is valid JSON and no string; its raw text will do.
         serde_json::from_str(quoted).map_or(Cow::Borrowed(inner), Cow::Owned)

@@ -42,7 +42,9 @@ fn a_payload_without_secrets_is_the_same_memory() {
         let bytes = Bytes::copy_from_slice(payload.as_bytes());
         let redacted = redactor().redact(&bytes);
         assert_eq!(redacted.values, 0, "{payload}");
-        let CleanPayload::Json(clean) = redacted.payload else { panic!("{payload}") };
+        let CleanPayload::Json(clean) = redacted.payload else {
+            panic!("{payload}")
+        };
         assert_eq!(clean.as_ptr(), bytes.as_ptr(), "{payload}");
     }
 }
@@ -88,7 +90,10 @@ fn connection_details_and_credentials_go_but_references_in_a_spec_stay() {
     assert_eq!(at("/credentials/db/credentialData/data/source"), REDACTED);
     assert_eq!(at("/observed/resources/a/connectionDetails/type"), REDACTED);
     assert_eq!(at("/input/resources/0/connectionDetails/0/value"), REDACTED);
-    assert_eq!(at("/input/resources/0/connectionDetails/0/type"), "FromValue");
+    assert_eq!(
+        at("/input/resources/0/connectionDetails/0/type"),
+        "FromValue"
+    );
     let spec = "/desired/resources/config/resource/spec/credentials";
     assert_eq!(at(&format!("{spec}/secretRef/key")), "k");
     assert_eq!(at(&format!("{spec}/inline")), REDACTED);
@@ -97,7 +102,11 @@ fn connection_details_and_credentials_go_but_references_in_a_spec_stay() {
 #[test]
 fn the_users_pointers_and_patterns_hold() {
     let redactor = Redactor::new(
-        &["/input/apiKey", "/desired/resources/*/resource/spec/a~1b", "/list/1"],
+        &[
+            "/input/apiKey",
+            "/desired/resources/*/resource/spec/a~1b",
+            "/list/1",
+        ],
         &["(?i)password"],
     )
     .unwrap();
@@ -114,8 +123,14 @@ fn the_users_pointers_and_patterns_hold() {
 
 #[test]
 fn rules_that_are_none_are_refused() {
-    assert!(matches!(Redactor::new(&["a/b"], &[]), Err(RuleError::Pointer(_))));
-    assert!(matches!(Redactor::new(&[], &["("]), Err(RuleError::KeyPattern(_))));
+    assert!(matches!(
+        Redactor::new(&["a/b"], &[]),
+        Err(RuleError::Pointer(_))
+    ));
+    assert!(matches!(
+        Redactor::new(&[], &["("]),
+        Err(RuleError::KeyPattern(_))
+    ));
 }
 
 #[test]
@@ -124,8 +139,14 @@ fn what_is_no_json_is_withheld_if_it_mentions_a_secret() {
     let withheld = CleanPayload::Text(Bytes::from_static(REDACTED.as_bytes()));
     assert_eq!(check(br#"{"kind":"Secret","data":{"a":"#), withheld);
     assert_eq!(check(b"\xff connectionDetails"), withheld);
-    assert_eq!(check(b"plain"), CleanPayload::Text(Bytes::from_static(b"plain")));
-    assert_eq!(check(b"\xff"), CleanPayload::Binary(Bytes::from_static(b"\xff")));
+    assert_eq!(
+        check(b"plain"),
+        CleanPayload::Text(Bytes::from_static(b"plain"))
+    );
+    assert_eq!(
+        check(b"\xff"),
+        CleanPayload::Binary(Bytes::from_static(b"\xff"))
+    );
     assert_eq!(check(b""), CleanPayload::Empty);
 }
 

@@ -33,7 +33,10 @@ pub struct LocalDisk;
 impl Disk for LocalDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
         // NOTE: in append mode a cut-off tail needs no seek before the next write.
-        let file = fs::OpenOptions::new().append(true).create_new(true).open(path)?;
+        let file = fs::OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(path)?;
         Ok(Arc::new(LocalFile(file)))
     }
 

@@ -23,7 +23,10 @@ pub(super) fn append_done(folder: &Path, id: SegmentId, offsets: &[u32]) -> io::
         entries.extend(offset.to_le_bytes());
         entries.extend(entry_crc(id, *offset).to_le_bytes());
     }
-    let mut file = fs::OpenOptions::new().append(true).create(true).open(done_path(folder, id))?;
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(done_path(folder, id))?;
     // NOTE: a half entry left by a full disk would shift all that follow.
     let torn = file.metadata()?.len() % ENTRY_BYTES as u64;
     if torn != 0 {
@@ -71,7 +74,10 @@ mod tests {
         fs::write(&path, &whole[..13]).unwrap();
         assert_eq!(read_done(folder.path(), id).unwrap(), HashSet::from([8]));
         append_done(folder.path(), id, &[200]).unwrap();
-        assert_eq!(read_done(folder.path(), id).unwrap(), HashSet::from([8, 200]));
+        assert_eq!(
+            read_done(folder.path(), id).unwrap(),
+            HashSet::from([8, 200])
+        );
         fs::write(&path, [0; 64]).unwrap();
         assert_eq!(read_done(folder.path(), id).unwrap(), HashSet::new());
     }

@@ -32,7 +32,10 @@ pub enum ReadError {
     #[error("record at {0:?} is damaged")]
     Damaged(Position),
     #[error("cannot read segment {segment:?}")]
-    Read { segment: SegmentId, source: io::Error },
+    Read {
+        segment: SegmentId,
+        source: io::Error,
+    },
 }
 
 /// The one reader of the log.
@@ -78,17 +81,25 @@ impl Follower {
                 continue;
             };
             let id = place.segment.id();
-            let Some((end, sealed)) = self.ledger.extent(id) else { continue };
+            let Some((end, sealed)) = self.ledger.extent(id) else {
+                continue;
+            };
             let found = place
                 .segment
                 .look(place.offset, end)
-                .map_err(|source| ReadError::Read { segment: id, source });
+                .map_err(|source| ReadError::Read {
+                    segment: id,
+                    source,
+                });
             if found.is_ok() {
                 self.failed_reads = 0;
             }
             match found {
                 Ok(Found::Frame(header)) => {
-                    let position = Position { segment: id, offset: header.offset };
+                    let position = Position {
+                        segment: id,
+                        offset: header.offset,
+                    };
                     let end = u64::from(header.offset) + header.frame_bytes();
                     place.offset = u32::try_from(end).unwrap_or(u32::MAX);
                     let record = if place.done.remove(&header.offset) {
@@ -102,7 +113,10 @@ impl Follower {
                                     self.count_damage(position, header.frame_bytes());
                                 }
                             })
-                            .map_err(|source| ReadError::Read { segment: id, source })?
+                            .map_err(|source| ReadError::Read {
+                                segment: id,
+                                source,
+                            })?
                     };
                     self.place = Some(place);
                     if let Some(record) = record {
@@ -111,7 +125,10 @@ impl Follower {
                     }
                 }
                 Ok(Found::Damage { until }) => {
-                    let position = Position { segment: id, offset: place.offset };
+                    let position = Position {
+                        segment: id,
+                        offset: place.offset,
+                    };
                     self.count_damage(position, u64::from(until - place.offset));
                     place.offset = until;
                     self.place = Some(place);
@@ -124,7 +141,8 @@ impl Follower {
                     if let Found::TornTail { bytes } = found {
                         self.metrics.spool_torn();
                         tracing::warn!(
-                            segment = id.0, bytes,
+                            segment = id.0,
+                            bytes,
                             "a record at the end of a segment was never written whole; left out"
                         );
                     }
@@ -135,7 +153,10 @@ impl Follower {
                     if self.failed_reads < READ_TRIES {
                         self.place = Some(place);
                     } else {
-                        let position = Position { segment: id, offset: place.offset };
+                        let position = Position {
+                            segment: id,
+                            offset: place.offset,
+                        };
                         self.count_damage(position, end.saturating_sub(u64::from(place.offset)));
                         self.ledger.mark_followed(id);
                     }
@@ -148,7 +169,10 @@ impl Follower {
     /// Reads a record again.
     pub fn read(&mut self, position: Position) -> Result<Record, ReadError> {
         let id = position.segment;
-        let failed = |source| ReadError::Read { segment: id, source };
+        let failed = |source| ReadError::Read {
+            segment: id,
+            source,
+        };
         let reader = match self.open.iter().position(|reader| reader.id() == id) {
             Some(index) => self.open.remove(index),
             None => None,
@@ -167,7 +191,10 @@ impl Follower {
     pub fn finish(&mut self, records: &[Position]) {
         let mut by_segment: BTreeMap<SegmentId, Vec<u32>> = BTreeMap::new();
         for position in records {
-            by_segment.entry(position.segment).or_default().push(position.offset);
+            by_segment
+                .entry(position.segment)
+                .or_default()
+                .push(position.offset);
         }
         for (id, offsets) in by_segment {
             if let Err(error) = append_done(&self.folder, id, &offsets) {
@@ -199,8 +226,13 @@ impl Follower {
     }
 
     fn enter_next_segment(&mut self) -> Result<bool, ReadError> {
-        let Some(id) = self.ledger.next_after(self.last_segment) else { return Ok(false) };
-        let failed = |source| ReadError::Read { segment: id, source };
+        let Some(id) = self.ledger.next_after(self.last_segment) else {
+            return Ok(false);
+        };
+        let failed = |source| ReadError::Read {
+            segment: id,
+            source,
+        };
         let segment = SegmentReader::open(&self.folder, id).map_err(failed)?;
         self.last_segment = Some(id);
         if !segment.has_known_format().map_err(failed)? {
@@ -212,14 +244,20 @@ impl Follower {
             return Ok(true);
         }
         let done = read_done(&self.folder, id).map_err(failed)?;
-        self.place = Some(Place { segment, offset: FIRST_OFFSET, done });
+        self.place = Some(Place {
+            segment,
+            offset: FIRST_OFFSET,
+            done,
+        });
         Ok(true)
     }
 
     fn count_damage(&self, position: Position, bytes: u64) {
         self.metrics.spool_damaged();
         tracing::error!(
-            segment = position.segment.0, offset = position.offset, bytes,
+            segment = position.segment.0,
+            offset = position.offset,
+            bytes,
             "the spool is damaged; what stood there is lost"
         );
     }

@@ -30,13 +30,23 @@ pub(super) struct Ledger(Mutex<BTreeMap<SegmentId, SegmentState>>);
 impl Ledger {
     /// A segment that an earlier process left.
     pub(super) fn adopt(&self, id: SegmentId, bytes: u64) {
-        let state = SegmentState { bytes, sealed: true, ..SegmentState::default() };
+        let state = SegmentState {
+            bytes,
+            sealed: true,
+            ..SegmentState::default()
+        };
         self.lock().insert(id, state);
     }
 
     /// A segment that is written to from now on.
     pub(super) fn begin(&self, id: SegmentId, bytes: u64) {
-        self.lock().insert(id, SegmentState { bytes, ..SegmentState::default() });
+        self.lock().insert(
+            id,
+            SegmentState {
+                bytes,
+                ..SegmentState::default()
+            },
+        );
     }
 
     /// The segment is written up to here.
@@ -50,7 +60,9 @@ impl Ledger {
 
     /// How far a segment can be read, and whether that is all it will ever hold.
     pub(super) fn extent(&self, id: SegmentId) -> Option<(u64, bool)> {
-        self.lock().get(&id).map(|state| (state.bytes, state.sealed))
+        self.lock()
+            .get(&id)
+            .map(|state| (state.bytes, state.sealed))
     }
 
     /// The segment that follows, or the first.

@@ -52,7 +52,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
@@ -113,8 +113,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Spool {
     appender: Appender,
-    writer: JoinHandle<()>,
-    syncer: JoinHandle<()>,
+    synced: mpsc::Receiver<()>,
     ledger: Arc<Ledger>,
     _lock: File,
 }
@@ -145,12 +144,16 @@ impl Spool {
         appended: Arc<Bell>,
     ) -> Result<(Self, Follower), OpenError> {
         let folder = settings.data_dir.join("spool");
-        fs::create_dir_all(&folder)
-            .map_err(|source| OpenError::Create { path: folder.clone(), source })?;
+        fs::create_dir_all(&folder).map_err(|source| OpenError::Create {
+            path: folder.clone(),
+            source,
+        })?;
         let lock = lock_directory(&settings.data_dir)?;
         let ledger = Arc::new(Ledger::default());
-        let next_segment = adopt_segments(&folder, &ledger)
-            .map_err(|source| OpenError::List { path: folder.clone(), source })?;
+        let next_segment = adopt_segments(&folder, &ledger).map_err(|source| OpenError::List {
+            path: folder.clone(),
+            source,
+        })?;
 
         let (queue, waiting) = mpsc::sync_channel(WAITING_RECORDS);
         let waiting_bytes = Arc::new(AtomicU64::new(0));
@@ -172,20 +175,33 @@ impl Spool {
         writer.active = Some(writer.begin_segment().map_err(OpenError::Write)?);
 
         let (written, all_written) = mpsc::channel::<()>();
-        let writer = spawn("spool-write", move || {
+        spawn("spool-write", move || {
             writer.run(&waiting);
             drop(written);
         })?;
         let sync = settings.sync;
         let syncing_metrics = metrics.clone();
         let synced_folder = folder.clone();
-        let syncer = spawn("spool-sync", move || {
+        let (all_synced, synced) = mpsc::channel();
+        spawn("spool-sync", move || {
             let sync_all = || unsynced.sync(&*disk, &synced_folder);
             keep_syncing(sync, &all_written, &syncing_metrics, sync_all);
+            drop(all_synced);
         })?;
         let follower = Follower::new(folder, Arc::clone(&ledger), metrics.clone());
-        let appends = Appender { queue, waiting_bytes };
-        Ok((Self { appender: appends, writer, syncer, ledger, _lock: lock }, follower))
+        let appends = Appender {
+            queue,
+            waiting_bytes,
+        };
+        Ok((
+            Self {
+                appender: appends,
+                synced,
+                ledger,
+                _lock: lock,
+            },
+            follower,
+        ))
     }
 
     pub fn appender(&self) -> Appender {
@@ -196,16 +212,19 @@ impl Spool {
         SpoolGauge(Arc::clone(&self.ledger))
     }
 
-    /// Waits until everything appended is written and synced. Blocks until the last other
-    /// [`Appender`] is gone.
-    pub fn close(self) {
-        let Self { appender, writer, syncer, .. } = self;
+    /// Waits until everything appended is written and synced, and tells whether it is. That
+    /// takes the last other [`Appender`] to be gone.
+    pub fn close(self, limit: Duration) -> bool {
+        let Self {
+            appender,
+            synced,
+            _lock: lock,
+            ..
+        } = self;
         drop(appender);
-        for thread in [writer, syncer] {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the spool panicked");
-            }
-        }
+        let all_synced = synced.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Disconnected);
+        drop(lock);
+        all_synced
     }
 }
 
@@ -214,7 +233,10 @@ impl Appender {
     pub async fn append(&self, record: Record) -> Result<(), AppendError> {
         let bytes = record.message.len() as u64;
         if record.message.len() > MAX_BODY_BYTES {
-            return Err(AppendError::Full { used: 0, limit: MAX_BODY_BYTES as u64 });
+            return Err(AppendError::Full {
+                used: 0,
+                limit: MAX_BODY_BYTES as u64,
+            });
         }
         let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         // The first may always go: a record larger than the limit must not be refused for ever.
@@ -235,11 +257,20 @@ impl Appender {
 
 fn lock_directory(data_dir: &Path) -> Result<File, OpenError> {
     let path = data_dir.join("lock");
-    let opened = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-    let file = opened.map_err(|source| OpenError::Create { path: path.clone(), source })?;
+    let opened = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    let file = opened.map_err(|source| OpenError::Create {
+        path: path.clone(),
+        source,
+    })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: data_dir.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+            path: data_dir.to_owned(),
+        }),
         Err(TryLockError::Error(source)) => Err(OpenError::Lock { path, source }),
     }
 }
@@ -257,8 +288,9 @@ fn adopt_segments(folder: &Path, ledger: &Ledger) -> io::Result<SegmentId> {
     Ok(next)
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
-    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::Thread)
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder.spawn(run).map(drop).map_err(OpenError::Thread)
 }
 
 fn keep_syncing(
@@ -268,7 +300,11 @@ fn keep_syncing(
     sync_all: impl Fn() -> io::Result<()>,
 ) {
     // The writer syncs by itself where the interval is zero; new files in the folder remain.
-    let interval = if interval.is_zero() { Duration::from_secs(1) } else { interval };
+    let interval = if interval.is_zero() {
+        Duration::from_secs(1)
+    } else {
+        interval
+    };
     loop {
         let ended = all_written.recv_timeout(interval);
         if let Err(error) = sync_all() {

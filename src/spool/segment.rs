@@ -16,7 +16,8 @@ use crate::record::{Record, SegmentId};
 
 /// First bytes of every segment: a name and the version of the format.
 pub(super) const SEGMENT_MAGIC: [u8; 8] = *b"SPSPOOL1";
-pub(super) const FIRST_OFFSET: u32 = SEGMENT_MAGIC.len() as u32;
+/// Where the first frame stands.
+pub(super) const FIRST_OFFSET: u32 = 8;
 
 /// How much is read at a time while looking for the next whole header.
 const SCAN_BYTES: usize = 64 * 1024;
@@ -60,15 +61,14 @@ pub(super) struct SegmentReader {
 
 impl SegmentReader {
     pub(super) fn open(folder: &Path, id: SegmentId) -> io::Result<Self> {
-        Ok(Self { id, file: File::open(segment_path(folder, id))? })
+        Ok(Self {
+            id,
+            file: File::open(segment_path(folder, id))?,
+        })
     }
 
     pub(super) fn id(&self) -> SegmentId {
         self.id
-    }
-
-    pub(super) fn file_bytes(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
     }
 
     /// Whether this version of the program may read the file. A damaged name does not matter,
@@ -109,7 +109,8 @@ impl SegmentReader {
     /// The record with this header; `None` if its body is damaged.
     pub(super) fn read_body(&self, header: &FrameHeader) -> io::Result<Option<Record>> {
         let mut body = vec![0; header.body_bytes as usize];
-        self.file.read_exact_at(&mut body, u64::from(header.offset) + HEADER_BYTES as u64)?;
+        self.file
+            .read_exact_at(&mut body, u64::from(header.offset) + HEADER_BYTES as u64)?;
         Ok(header.check_body(body))
     }
 
@@ -135,11 +136,17 @@ impl SegmentReader {
         let mut window = vec![0; SCAN_BYTES];
         let mut start = u64::from(from);
         while start + (HEADER_BYTES as u64) <= end {
-            let length = usize::try_from(end - start).unwrap_or(SCAN_BYTES).min(SCAN_BYTES);
-            let Some(bytes) = window.get_mut(..length) else { break };
+            let length = usize::try_from(end - start)
+                .unwrap_or(SCAN_BYTES)
+                .min(SCAN_BYTES);
+            let Some(bytes) = window.get_mut(..length) else {
+                break;
+            };
             self.file.read_exact_at(bytes, start)?;
             for hit in marker.find_iter(bytes) {
-                let Ok(candidate) = u32::try_from(start + hit as u64) else { break };
+                let Ok(candidate) = u32::try_from(start + hit as u64) else {
+                    break;
+                };
                 if self.header_at(candidate, end)?.is_some() {
                     return Ok(Some(candidate));
                 }

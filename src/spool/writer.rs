@@ -42,7 +42,10 @@ pub enum AppendError {
     #[error("spool is busy: {waiting} bytes wait to be written")]
     Busy { waiting: u64 },
     #[error("cannot write {path:?}")]
-    Write { path: PathBuf, source: Arc<io::Error> },
+    Write {
+        path: PathBuf,
+        source: Arc<io::Error>,
+    },
     #[error("spool is closed")]
     Closed,
 }
@@ -81,7 +84,11 @@ impl Unsynced {
     pub(super) fn sync(&self, disk: &dyn Disk, folder: &Path) -> io::Result<()> {
         let unsynced = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         unsynced.files.iter().try_for_each(|file| file.sync())?;
-        if unsynced.folder { disk.sync_folder(folder) } else { Ok(()) }
+        if unsynced.folder {
+            disk.sync_folder(folder)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -128,7 +135,10 @@ impl Writer {
     }
 
     fn write_group(&mut self, group: &mut Vec<Append>) {
-        if self.active.as_ref().is_some_and(|active| u64::from(active.offset) >= self.segment_bytes)
+        if self
+            .active
+            .as_ref()
+            .is_some_and(|active| u64::from(active.offset) >= self.segment_bytes)
         {
             self.seal_active();
         }
@@ -140,7 +150,13 @@ impl Writer {
             if used + planned + frame_bytes > self.max_bytes {
                 // Sealed, the segment can go once its records are done, and make room.
                 self.seal_active();
-                answer(append, Err(AppendError::Full { used, limit: self.max_bytes }));
+                answer(
+                    append,
+                    Err(AppendError::Full {
+                        used,
+                        limit: self.max_bytes,
+                    }),
+                );
             } else {
                 planned += frame_bytes;
                 accepted.push(append);
@@ -169,9 +185,17 @@ impl Writer {
             parts.push(IoSlice::new(&append.record.message));
         }
         let synced = |file: &dyn SegmentFile| {
-            if self.sync.is_zero() { file.sync() } else { Ok(()) }
+            if self.sync.is_zero() {
+                file.sync()
+            } else {
+                Ok(())
+            }
         };
-        match active.file.append(&mut parts).and_then(|()| synced(&*active.file)) {
+        match active
+            .file
+            .append(&mut parts)
+            .and_then(|()| synced(&*active.file))
+        {
             Ok(()) => {
                 active.offset = end;
                 self.unsynced.note_written(&active.file);
@@ -194,8 +218,10 @@ impl Writer {
     pub(super) fn begin_segment(&mut self) -> Result<ActiveSegment, AppendError> {
         let id = self.next_segment;
         let path = segment_path(&self.folder, id);
-        let file =
-            self.disk.create(&path).map_err(|source| self.write_error(id, source))?;
+        let file = self
+            .disk
+            .create(&path)
+            .map_err(|source| self.write_error(id, source))?;
         // NOTE: the number is spent even if the next line fails, since the file exists now.
         self.next_segment = SegmentId(id.0 + 1);
         if let Err(source) = file.append(&mut [IoSlice::new(&SEGMENT_MAGIC)]) {
@@ -205,7 +231,11 @@ impl Writer {
         }
         self.ledger.begin(id, u64::from(FIRST_OFFSET));
         self.unsynced.note_created(&file);
-        Ok(ActiveSegment { id, file, offset: FIRST_OFFSET })
+        Ok(ActiveSegment {
+            id,
+            file,
+            offset: FIRST_OFFSET,
+        })
     }
 
     fn seal_active(&mut self) {
@@ -215,7 +245,10 @@ impl Writer {
     }
 
     fn write_error(&self, id: SegmentId, source: io::Error) -> AppendError {
-        AppendError::Write { path: segment_path(&self.folder, id), source: Arc::new(source) }
+        AppendError::Write {
+            path: segment_path(&self.folder, id),
+            source: Arc::new(source),
+        }
     }
 
     /// Says once that writing fails, and once that it works again.

@@ -1,0 +1,249 @@
+//! Where things stand in the bucket. Pure; the only place that knows the layout.
+//!
+//! ```text
+//! v1/reconciles/<Kind>.<group>/<namespace or _>/<name>/<YYYY-MM-DD>/<HHMMSS.mmm>-<trace id>.json.zst
+//! ```
+//!
+//! Invariant: a key holds letters, digits, `.`, `_`, `-` and `/` only, is under 255 bytes long,
+//! has no empty, `.` or `..` segment, and begins with the folder of its kind, whatever stood in
+//! the message. A subject's folder depends on the subject alone.
+
+use std::fmt;
+
+use super::object::Compression;
+use crate::{
+    reconcile::{PayloadHash, Subject, TraceId},
+    time::Timestamp,
+};
+
+const RECONCILES: &str = "v1/reconciles";
+
+/// Kind, namespace and name together. With the folder, the date, the time, the trace id and the
+/// ending, 89 bytes at most, a key stays under 255.
+const SUBJECT_BYTES: usize = 160;
+/// A UUID in text.
+const TRACE_ID_BYTES: usize = 36;
+/// Hex digits of a hash that keep what was cut apart.
+const HASH_DIGITS: usize = 12;
+
+/// The place of an object, relative to the store's prefix.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Key(String);
+
+impl Key {
+    /// Where the object of a reconcile stands.
+    pub fn of_reconcile(
+        subject: &Subject,
+        trace_id: &TraceId,
+        started_at: Timestamp,
+        compression: Compression,
+    ) -> Self {
+        let folder = day_folder(subject, started_at);
+        let time = started_at.time_of_day();
+        let trace_id = trace_segment(trace_id);
+        Self(format!(
+            "{folder}/{time}-{trace_id}.json{}",
+            compression.extension()
+        ))
+    }
+
+    /// A place beside this one, for a part that can't be joined with what stands there.
+    #[must_use]
+    pub fn of_part(&self, part: PayloadHash) -> Self {
+        let digits: String = part.to_string().chars().take(HASH_DIGITS).collect();
+        Self(self.0.replacen(".json", &format!("-part-{digits}.json"), 1))
+    }
+
+    /// A key that stands in the bucket, if it is one of a reconcile.
+    pub(super) fn of_stored(key: &str) -> Option<Self> {
+        key.starts_with(RECONCILES).then(|| Self(key.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is an object of that trace.
+    pub(super) fn is_of_trace(&self, trace_id: &TraceId) -> bool {
+        self.0
+            .contains(&format!("-{}.json", trace_segment(trace_id)))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// The folder of everything that `day` holds of a subject.
+pub(super) fn day_folder(subject: &Subject, day: Timestamp) -> String {
+    format!("{}/{}", subject_folder(subject), day.date())
+}
+
+/// The folder of all reconciles.
+pub(super) fn reconciles_folder() -> &'static str {
+    RECONCILES
+}
+
+fn subject_folder(subject: &Subject) -> String {
+    let kind = match (subject.kind.as_str(), subject.group()) {
+        (kind, "") => sanitise(kind),
+        (kind, group) => sanitise(&format!("{kind}.{group}")),
+    };
+    let mut segments = [kind, sanitise(&subject.namespace), sanitise(&subject.name)];
+    while segments.iter().map(String::len).sum::<usize>() > SUBJECT_BYTES {
+        let excess = segments.iter().map(String::len).sum::<usize>() - SUBJECT_BYTES;
+        let Some(longest) = segments.iter_mut().max_by_key(|segment| segment.len()) else {
+            break;
+        };
+        let length = longest.len().saturating_sub(excess).max(SUBJECT_BYTES / 3);
+        *longest = shorten(longest, length);
+    }
+    format!("{RECONCILES}/{}", segments.join("/"))
+}
+
+fn trace_segment(trace_id: &TraceId) -> String {
+    let clean = sanitise(&trace_id.0);
+    if clean == *trace_id.0 && clean.len() <= TRACE_ID_BYTES {
+        return clean;
+    }
+    // Two ids that read the same once cleaned must not meet in one object.
+    let hashed = format!("{clean}-{}", hash_of(&trace_id.0));
+    if hashed.len() <= TRACE_ID_BYTES {
+        hashed
+    } else {
+        shorten_of(&clean, &trace_id.0, TRACE_ID_BYTES)
+    }
+}
+
+/// Letters, digits, `.`, `_` and `-` stay, anything else becomes `_`.
+fn sanitise(segment: &str) -> String {
+    let keep = |character: char| {
+        if character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-') {
+            character
+        } else {
+            '_'
+        }
+    };
+    let clean: String = segment.chars().map(keep).collect();
+    if clean.chars().all(|character| character == '.') {
+        "_".to_owned()
+    } else {
+        clean
+    }
+}
+
+fn shorten(segment: &str, bytes: usize) -> String {
+    shorten_of(segment, segment, bytes)
+}
+
+/// The beginning of `segment`, and a hash of `whole` in place of what was cut.
+fn shorten_of(segment: &str, whole: &str, bytes: usize) -> String {
+    let kept = bytes.saturating_sub(HASH_DIGITS + 1);
+    format!(
+        "{}-{}",
+        segment.chars().take(kept).collect::<String>(),
+        hash_of(whole)
+    )
+}
+
+fn hash_of(text: &str) -> String {
+    PayloadHash::of(text.as_bytes())
+        .to_string()
+        .chars()
+        .take(HASH_DIGITS)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn subject(api_version: &str, kind: &str, namespace: &str, name: &str) -> Subject {
+        Subject {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            ..Subject::default()
+        }
+    }
+
+    fn key(subject: &Subject, trace_id: &str) -> String {
+        let at = Timestamp::from_parts(1_794_803_806, 133_007_001).unwrap();
+        let trace_id = TraceId(trace_id.into());
+        Key::of_reconcile(subject, &trace_id, at, Compression::Zstd).0
+    }
+
+    #[test]
+    fn a_person_can_read_them() {
+        let trace = "784cb8b6-6017-4578-99ba-46a9391f7d1d";
+        assert_eq!(
+            key(
+                &subject("platform.example.org/v1", "Network", "default", "prod-net"),
+                trace
+            ),
+            "v1/reconciles/Network.platform.example.org/default/prod-net/2026-11-16/\
+             043646.133-784cb8b6-6017-4578-99ba-46a9391f7d1d.json.zst"
+        );
+        assert_eq!(
+            key(&subject("v1", "Odd", "", "a:b/../c"), trace),
+            "v1/reconciles/Odd/_/a_b_.._c/2026-11-16/\
+             043646.133-784cb8b6-6017-4578-99ba-46a9391f7d1d.json.zst"
+        );
+    }
+
+    #[test]
+    fn ids_that_clean_to_the_same_stay_apart() {
+        let subject = subject("g/v1", "K", "n", "x");
+        assert_ne!(key(&subject, "a/b"), key(&subject, "a_b"));
+        assert_ne!(
+            key(&subject, &"a".repeat(300)),
+            key(&subject, &"a".repeat(301))
+        );
+    }
+
+    #[test]
+    fn a_part_stands_beside_its_whole() {
+        let at = Timestamp::default();
+        let trace = TraceId("t".into());
+        let whole = Key::of_reconcile(&subject("", "K", "", "x"), &trace, at, Compression::Gzip);
+        let part = whole.of_part(PayloadHash::of(b"x"));
+        assert!(
+            part.as_str()
+                .starts_with("v1/reconciles/K/_/x/1970-01-01/000000.000-t-part-")
+        );
+        assert!(part.as_str().ends_with(".json.gz"));
+        assert!(whole.is_of_trace(&trace) && !part.is_of_trace(&trace));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_can_leave_its_folder(
+            names in prop::collection::vec(any::<String>(), 5),
+            nanos: i64,
+            long in 0..3000_usize,
+        ) {
+            let name = names[3].repeat(1 + long / names[3].len().max(1));
+            let subject = subject(&names[0], &names[1], &names[2], &name);
+            let trace_id = TraceId(names[4].as_str().into());
+            let at = Timestamp::from_nanos(nanos);
+            let key = Key::of_reconcile(&subject, &trace_id, at, Compression::Zstd);
+            for key in [key.of_part(PayloadHash::of(b"")), key] {
+                let key = key.as_str();
+                prop_assert!(key.len() < 255, "{} bytes: {key}", key.len());
+                prop_assert!(key.starts_with("v1/reconciles/"));
+                prop_assert_eq!(key.split('/').count(), 7);
+                for segment in key.split('/') {
+                    prop_assert!(!matches!(segment, "" | "." | ".."), "{key}");
+                    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+                    prop_assert!(segment.chars().all(allowed), "{key}");
+                }
+                prop_assert_eq!(object_store::path::Path::from(key).as_ref(), key);
+            }
+        }
+    }
+}

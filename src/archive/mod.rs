@@ -1,0 +1,256 @@
+//! The bucket: the only module that knows keys, compression and clients.
+//!
+//! It writes for the sidecar and reads for whoever asks later. Invariant: writing the same object
+//! again changes nothing, so everything here may be repeated.
+
+mod failure;
+mod keys;
+mod memory;
+mod object;
+mod prune;
+mod store;
+mod uploads;
+
+use std::{io, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::{
+    Attribute, Attributes, ObjectStore as _, ObjectStoreExt as _, PutMultipartOptions, PutOptions,
+    PutPayload, path::Path,
+};
+use tokio::sync::mpsc;
+
+pub use self::{
+    failure::{StoreError, Trouble},
+    keys::Key,
+    memory::{Remembered, SubjectMemory},
+    object::{Body, Compression, ObjectWriter, Part},
+    prune::{Retention, prune},
+    store::{OpenStoreError, StoreUrl, StoreUrlError},
+    uploads::{Backoff, Event, JobId, Uploads},
+};
+use crate::{
+    reconcile::{Subject, TraceId},
+    time::Timestamp,
+};
+
+/// Read back whole to be joined with a part that came late; a larger one is left as it is.
+const JOINABLE_BYTES: u64 = 2 * 1024 * 1024;
+const DAY: Duration = Duration::from_hours(24);
+/// Written at the start, to find out whether the store can be written to.
+const CHECK_KEY: &str = "v1/check.json";
+
+/// A store that objects can be put into and read from.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    store: store::OpenStore,
+    compression: Compression,
+}
+
+/// An object that stands in the store already.
+#[derive(Clone, Debug)]
+pub enum Existing {
+    /// Its document.
+    Document { key: Key, document: Vec<u8> },
+    /// It is too large to be read back.
+    TooLarge { key: Key },
+}
+
+/// Why an object can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot decompress {key}")]
+    Decompress { key: Key, source: io::Error },
+}
+
+impl From<object_store::Error> for FetchError {
+    fn from(error: object_store::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl Archive {
+    pub fn open(url: &StoreUrl, compression: Compression) -> Result<Self, OpenStoreError> {
+        Ok(Self {
+            store: url.open()?,
+            compression,
+        })
+    }
+
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Finds out whether the store can be written to, by writing.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let path = self.location(CHECK_KEY);
+        let document = Bytes::from_static(br#"{"v":1,"about":"spanplane writes here"}"#);
+        let attributes = self.attributes(Compression::None, None);
+        let options = PutOptions {
+            attributes,
+            ..PutOptions::default()
+        };
+        self.store
+            .client
+            .put_opts(&path, document.into(), options)
+            .await?;
+        Ok(())
+    }
+
+    /// Puts an object in its place, whole or not at all.
+    pub async fn put(&self, key: &Key, trace_id: &TraceId, body: Bytes) -> Result<(), StoreError> {
+        let options = PutOptions {
+            attributes: self.attributes(self.compression, Some(trace_id)),
+            ..PutOptions::default()
+        };
+        let payload = PutPayload::from_bytes(body);
+        self.store
+            .client
+            .put_opts(&self.location(key.as_str()), payload, options)
+            .await?;
+        Ok(())
+    }
+
+    /// Puts an object in its place as its parts come, and returns its size; `None` if the last
+    /// part never came: then nothing was stored.
+    pub async fn put_parts(
+        &self,
+        key: &Key,
+        trace_id: &TraceId,
+        parts: &mut mpsc::Receiver<Part>,
+    ) -> Result<Option<u64>, StoreError> {
+        let options = PutMultipartOptions {
+            attributes: self.attributes(self.compression, Some(trace_id)),
+            ..PutMultipartOptions::default()
+        };
+        let path = self.location(key.as_str());
+        let mut upload = self.store.client.put_multipart_opts(&path, options).await?;
+        let mut bytes = 0;
+        let outcome = loop {
+            let (part, is_last) = match parts.recv().await {
+                Some(Part::More(part)) => (part, false),
+                Some(Part::Last(part)) => (part, true),
+                None => break Ok(None),
+            };
+            bytes += part.len() as u64;
+            let sent = upload.put_part(PutPayload::from_bytes(part)).await;
+            match sent {
+                Ok(()) if is_last => break upload.complete().await.map(|_| Some(bytes)),
+                Ok(()) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        if !matches!(outcome, Ok(Some(_))) {
+            // What can't be taken back now goes with the bucket's rule for unfinished uploads.
+            if let Err(error) = upload.abort().await {
+                tracing::debug!(%error, "cannot abort an upload");
+            }
+        }
+        Ok(outcome?)
+    }
+
+    /// The object that holds an earlier part of this reconcile.
+    pub async fn find(
+        &self,
+        subject: &Subject,
+        trace_id: &TraceId,
+        around: Timestamp,
+    ) -> Result<Option<Existing>, FetchError> {
+        // A reconcile that began before midnight stands in that day's folder.
+        for day in [around, around - DAY] {
+            let folder = self.location(&keys::day_folder(subject, day));
+            let mut objects = self.store.client.list(Some(&folder));
+            while let Some(meta) = objects.try_next().await? {
+                let Some(key) = self.key_of(&meta.location) else {
+                    continue;
+                };
+                if !key.is_of_trace(trace_id) {
+                    continue;
+                }
+                if meta.size > JOINABLE_BYTES {
+                    return Ok(Some(Existing::TooLarge { key }));
+                }
+                let document = self.fetch(&key).await?;
+                return Ok(Some(Existing::Document { key, document }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An object's document, decompressed.
+    pub async fn fetch(&self, key: &Key) -> Result<Vec<u8>, FetchError> {
+        let stored = self
+            .store
+            .client
+            .get(&self.location(key.as_str()))
+            .await?
+            .bytes()
+            .await?;
+        Compression::of_key(key.as_str())
+            .decode(&stored)
+            .map_err(|source| FetchError::Decompress {
+                key: key.clone(),
+                source,
+            })
+    }
+
+    /// Every reconcile's object, with its size and age, as the store lists them.
+    pub async fn list(&self) -> Result<Vec<(Key, u64, Timestamp)>, StoreError> {
+        let folder = self.location(keys::reconciles_folder());
+        let objects = self
+            .store
+            .client
+            .list(Some(&folder))
+            .filter_map(async |meta| {
+                let listed = |meta: object_store::ObjectMeta| {
+                    let nanos = meta.last_modified.timestamp_nanos_opt().unwrap_or(i64::MAX);
+                    Some((
+                        self.key_of(&meta.location)?,
+                        meta.size,
+                        Timestamp::from_nanos(nanos),
+                    ))
+                };
+                meta.map(listed).transpose()
+            });
+        Ok(objects.try_collect().await?)
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        self.store
+            .client
+            .delete(&self.location(key.as_str()))
+            .await?;
+        Ok(())
+    }
+
+    fn location(&self, key: &str) -> Path {
+        let segments = Path::from(key);
+        self.store.prefix.parts().chain(segments.parts()).collect()
+    }
+
+    fn key_of(&self, location: &Path) -> Option<Key> {
+        let segments = location.prefix_match(&self.store.prefix)?;
+        Key::of_stored(segments.collect::<Path>().as_ref())
+    }
+
+    fn attributes(&self, compression: Compression, trace_id: Option<&TraceId>) -> Attributes {
+        let mut attributes = Attributes::new();
+        if !self.store.takes_attributes {
+            return attributes;
+        }
+        attributes.insert(Attribute::ContentType, "application/json".into());
+        if let Some(encoding) = compression.encoding() {
+            attributes.insert(Attribute::ContentEncoding, encoding.into());
+        }
+        if let Some(trace_id) = trace_id {
+            // NOTE: travels as an HTTP header, which takes no control characters.
+            let visible = |character: &char| character.is_ascii_graphic();
+            let value: String = trace_id.0.chars().filter(visible).take(128).collect();
+            attributes.insert(Attribute::Metadata("trace-id".into()), value.into());
+        }
+        attributes
+    }
+}

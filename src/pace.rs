@@ -1,0 +1,120 @@
+//! Keeps the work behind the answers from using up the CPU that the answers need.
+//!
+//! A container's CPU quota is shared by all threads: 100m means 10 ms of every 100, and a thread
+//! that burns them in one go freezes every answer for the other 90, while core gives up at 100. So
+//! the work is done in small slices, and between two of them its thread rests for as long as keeps
+//! it to its share. Invariant: without a quota there are no rests.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The answers need about a quarter of the quota at the load that it is meant for; this leaves
+/// them twice that.
+const SHARE: f64 = 0.5;
+/// The longest slice that is not paid for at once: a tenth of the smallest quota.
+const SLICE: Duration = Duration::from_millis(1);
+/// Nobody waits longer than this for the work to go on, or to stop.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Rests its thread as often as needed.
+#[derive(Debug)]
+pub struct Pacer {
+    /// CPU seconds a second that this thread may use.
+    allowance: Option<f64>,
+    cpu_at_rest: Duration,
+    rested_at: Instant,
+}
+
+impl Pacer {
+    /// For the calling thread, by the quota of its control group.
+    pub fn for_this_thread() -> Self {
+        Self::with_quota(cpu_quota())
+    }
+
+    fn with_quota(cores: Option<f64>) -> Self {
+        Self {
+            allowance: cores.map(|cores| cores * SHARE),
+            cpu_at_rest: thread_cpu(),
+            rested_at: Instant::now(),
+        }
+    }
+
+    /// To be called between two pieces of work.
+    pub fn breathe(&mut self) {
+        let Some(allowance) = self.allowance else {
+            return;
+        };
+        let used = thread_cpu().saturating_sub(self.cpu_at_rest);
+        if used < SLICE {
+            return;
+        }
+        thread::sleep(rest_owed(used, self.rested_at.elapsed(), allowance));
+        self.cpu_at_rest = thread_cpu();
+        self.rested_at = Instant::now();
+    }
+}
+
+/// How long to rest after using `used` of the CPU within `elapsed`.
+fn rest_owed(used: Duration, elapsed: Duration, allowance: f64) -> Duration {
+    used.div_f64(allowance)
+        .saturating_sub(elapsed)
+        .min(LONGEST_REST)
+}
+
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// The quota of this process's control group in cores; `None` if there is none.
+fn cpu_quota() -> Option<f64> {
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = group
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .unwrap_or("/")
+        .trim();
+    let candidates = [
+        format!("/sys/fs/cgroup{own}/cpu.max"),
+        // In a container the file system shows the own group as the root.
+        "/sys/fs/cgroup/cpu.max".to_owned(),
+    ];
+    candidates
+        .iter()
+        .find_map(|path| parse_cpu_max(&fs::read_to_string(path).ok()?))
+}
+
+fn parse_cpu_max(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let quota: f64 = quota.parse().ok()?;
+    let period: f64 = period.parse().ok()?;
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_read() {
+        assert_eq!(parse_cpu_max("10000 100000\n"), Some(0.1));
+        assert_eq!(parse_cpu_max("max 100000\n"), None);
+        assert_eq!(parse_cpu_max(""), None);
+    }
+
+    #[test]
+    fn a_slice_is_paid_for_by_the_share() {
+        let millis = Duration::from_millis;
+        // 1 ms of CPU at half of 100m takes 20 ms of time.
+        assert_eq!(rest_owed(millis(1), millis(1), 0.05), millis(19));
+        assert_eq!(rest_owed(millis(1), millis(30), 0.05), Duration::ZERO);
+        assert_eq!(rest_owed(millis(100), millis(100), 0.05), LONGEST_REST);
+    }
+}

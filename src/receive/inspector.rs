@@ -1,0 +1,158 @@
+//! The pipeline inspector's service, with gRPC health and reflection beside it.
+//!
+//! Invariant: a message is answered after it was kept and before anything else is done with it. A
+//! log that is full, or a program that is stopping, is an answer too, given at once.
+
+use std::{
+    io,
+    os::unix::net::UnixListener,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use bytes::Bytes;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, transport::Server};
+
+use super::oversize::CountOversize;
+use crate::{
+    metrics::{Metrics, Refusal},
+    proto::pipeline::{
+        DESCRIPTORS,
+        pipeline_inspector_service_server::{
+            PipelineInspectorService, PipelineInspectorServiceServer,
+        },
+    },
+    record::{Record, RecordKind},
+    time::SharedClock,
+};
+
+/// Measured: with windows that hold a message, p99 at 1 MiB and 16 calls at once is less than half
+/// of what it is with the defaults.
+const STREAM_WINDOW: u32 = 8 * 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
+
+/// Keeps messages.
+pub trait MessageLog: Send + Sync + 'static {
+    /// Returns once the record is kept, or why it is not.
+    fn append(&self, record: Record) -> impl Future<Output = Result<(), Refusal>> + Send;
+}
+
+/// Answers Crossplane.
+#[derive(Debug)]
+pub struct Inspector<L> {
+    log: L,
+    clock: SharedClock,
+    metrics: Metrics,
+    stopping: Arc<AtomicBool>,
+}
+
+impl<L: MessageLog> Inspector<L> {
+    /// Once `stopping` is set, everything is refused.
+    pub fn new(log: L, clock: SharedClock, metrics: Metrics, stopping: Arc<AtomicBool>) -> Self {
+        Self {
+            log,
+            clock,
+            metrics,
+            stopping,
+        }
+    }
+
+    async fn keep(&self, kind: RecordKind, message: Bytes) -> Result<Response<Bytes>, Status> {
+        let arrived = Instant::now();
+        self.metrics.message_received(kind);
+        let kept = if self.stopping.load(Ordering::Relaxed) {
+            Err(Refusal::ShuttingDown)
+        } else {
+            self.log
+                .append(Record {
+                    kind,
+                    received_at: self.clock.now(),
+                    message,
+                })
+                .await
+        };
+        match kept {
+            Ok(()) => {
+                self.metrics.message_acknowledged(kind, arrived.elapsed());
+                Ok(Response::new(Bytes::new()))
+            }
+            Err(refusal) => {
+                self.metrics.message_refused(refusal);
+                Err(status_of(refusal))
+            }
+        }
+    }
+}
+
+fn status_of(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::SpoolFull => Status::resource_exhausted("the spool is full"),
+        Refusal::SpoolBusy => Status::resource_exhausted("the disk does not keep up"),
+        Refusal::DiskError => Status::resource_exhausted("the spool can't be written to"),
+        Refusal::Oversize => Status::resource_exhausted("the message is too large"),
+        Refusal::ShuttingDown => Status::unavailable("shutting down"),
+    }
+}
+
+#[tonic::async_trait]
+impl<L: MessageLog> PipelineInspectorService for Inspector<L> {
+    async fn emit_request(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+        self.keep(RecordKind::Request, request.into_inner()).await
+    }
+
+    async fn emit_response(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+        self.keep(RecordKind::Response, request.into_inner()).await
+    }
+}
+
+/// Why the service ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot take over the socket")]
+    Listener(#[from] io::Error),
+    #[error("cannot offer gRPC reflection")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    #[error("the gRPC server failed")]
+    Server(#[from] tonic::transport::Error),
+}
+
+/// Serves until `stop`; calls under way are answered.
+pub async fn serve_inspector<L: MessageLog>(
+    inspector: Inspector<L>,
+    listener: UnixListener,
+    max_message_bytes: usize,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let metrics = inspector.metrics.clone();
+    let service =
+        PipelineInspectorServiceServer::new(inspector).max_decoding_message_size(max_message_bytes);
+    let (health_reporter, health) = tonic_health::server::health_reporter();
+    health_reporter
+        .set_serving::<PipelineInspectorServiceServer<Inspector<L>>>()
+        .await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .add_service(CountOversize {
+            inner: service,
+            metrics,
+            limit: max_message_bytes,
+        })
+        .add_service(health)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,363 @@
+//! Starts the stages in order, joins them, and stops them again. Only this module knows the order.
+//!
+//! ```text
+//! receive ──▶ spool ──▶ behind: follow, decode, assemble, publish ──▶ archive
+//! ```
+//!
+//! Invariant: the socket listens before anything is asked of the store. On stopping, messages are
+//! refused, then what is there is finished, then the deadline ends the rest; the spool keeps it.
+
+mod behind;
+mod health;
+mod paced;
+
+use std::{
+    collections::HashSet,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, sync::oneshot};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::{
+    behind::{Behind, Ending},
+    health::{Health, listen, serve_health},
+};
+use crate::{
+    archive::{
+        Archive, Backoff, Key, OpenStoreError, Retention, StoreUrl, SubjectMemory, Uploads, prune,
+    },
+    assemble::{Assembler, Limits},
+    bell::Bell,
+    config::Settings,
+    metrics::{Metrics, Refusal, SetupError},
+    receive::{BindError, Inspector, MessageLog, ServeError, Socket, serve_inspector},
+    record::Record,
+    spool::{AppendError, Appender, LocalDisk, OpenError, Spool, SpoolSettings},
+    time::{SharedClock, SystemClock},
+};
+
+/// Pause between two looks at how much a store on local disk holds.
+const PRUNE_EVERY: Duration = Duration::from_mins(5);
+/// What connections get to end by themselves, and the disk to sync, once the time is up.
+const LAST_GRACE: Duration = Duration::from_millis(500);
+/// Nice value of the work behind the answers: it gives way to whatever else wants the CPU.
+const BEHIND_NICENESS: i32 = 10;
+
+/// Why the sidecar can't start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("cannot open the data directory")]
+    Spool(#[from] OpenError),
+    #[error("cannot listen")]
+    Socket(#[from] BindError),
+    #[error("cannot open the store")]
+    Store(#[from] OpenStoreError),
+    #[error(transparent)]
+    Metrics(#[from] SetupError),
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+    #[error("receiving ended")]
+    Receive(#[from] ServeError),
+}
+
+/// A sidecar that receives.
+#[derive(Debug)]
+pub struct Sidecar {
+    settings: Settings,
+    metrics: Metrics,
+    bell: Arc<Bell>,
+    spool: Spool,
+    stopping: Arc<AtomicBool>,
+    stop_receiving: CancellationToken,
+    stop_calls: CancellationToken,
+    receiving: oneshot::Receiver<Result<(), ServeError>>,
+    ending: Arc<Ending>,
+    behind: oneshot::Receiver<()>,
+    uploads: Uploads,
+    tasks: TaskTracker,
+    _socket: Socket,
+}
+
+impl Sidecar {
+    /// Listens, then does everything else.
+    pub async fn start(settings: Settings) -> Result<Self, RunError> {
+        let clock: SharedClock = Arc::new(SystemClock);
+        let metrics = Metrics::new()?;
+        let bell = Arc::new(Bell::default());
+        let tasks = TaskTracker::new();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop_receiving = CancellationToken::new();
+        let stop_calls = CancellationToken::new();
+
+        let spool_settings = SpoolSettings {
+            data_dir: settings.data_dir.clone(),
+            max_bytes: settings.spool_max_bytes,
+            sync: settings.spool_sync,
+        };
+        let (spool, follower) = Spool::open(
+            &spool_settings,
+            Arc::new(LocalDisk),
+            &metrics,
+            Arc::clone(&bell),
+        )?;
+        let (socket, listener) = Socket::bind(&settings.socket_path, settings.socket_mode)?;
+        let log = SpoolLog(spool.appender());
+        let inspector = Inspector::new(
+            log,
+            Arc::clone(&clock),
+            metrics.clone(),
+            Arc::clone(&stopping),
+        );
+        let (received, receiving) = oneshot::channel();
+        let serving = serve_inspector(
+            inspector,
+            listener,
+            settings.max_message_bytes,
+            stop_receiving.clone(),
+        );
+        tasks.spawn(async move {
+            // Whoever waits for it is gone only when the program ends.
+            drop(received.send(serving.await));
+        });
+        announce(&settings);
+
+        let gauge = spool.gauge();
+        metrics.observe_spool(
+            settings.spool_max_bytes,
+            move || gauge.used_bytes(),
+            Arc::clone(&clock),
+        );
+        let archive = Archive::open(&settings.store, settings.compression)?;
+        let (events_in, events) = mpsc::channel();
+        let uploads = Uploads::new(
+            archive.clone(),
+            Handle::current(),
+            stop_calls.clone(),
+            events_in,
+            Arc::clone(&bell),
+            metrics.clone(),
+            Backoff::default(),
+        );
+        tasks.spawn(check_store(archive.clone(), settings.store.clone()));
+        let (pruned_in, pruned) = mpsc::channel();
+        if settings.store.local_folder().is_some() {
+            let pruning = keep_pruning(
+                archive,
+                settings.retention,
+                Arc::clone(&clock),
+                metrics.clone(),
+                pruned_in,
+            );
+            let stop = stop_calls.clone();
+            tasks.spawn(async move { stop.run_until_cancelled(pruning).await });
+        }
+
+        let ending = Arc::new(Ending::default());
+        let behind = start_behind(Behind {
+            follower,
+            assembler: Assembler::new(Limits::default()),
+            memory: open_memory(&settings),
+            uploads: uploads.clone(),
+            events,
+            pruned,
+            redactor: settings.redactor.clone(),
+            print: settings.print,
+            metrics: metrics.clone(),
+            clock,
+            bell: Arc::clone(&bell),
+            ending: Arc::clone(&ending),
+        })?;
+        let sidecar = Self {
+            settings,
+            metrics,
+            bell,
+            spool,
+            stopping,
+            stop_receiving,
+            stop_calls,
+            receiving,
+            ending,
+            behind,
+            uploads,
+            tasks,
+            _socket: socket,
+        };
+        sidecar.serve_health().await;
+        Ok(sidecar)
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Runs until `stop` is done, then finishes in order.
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let failure = tokio::select! {
+            () = stop => None,
+            ended = &mut self.receiving => ended.ok().and_then(Result::err),
+        };
+        self.stop().await;
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Refuses what comes, finishes what is there, leaves the rest in the spool.
+    async fn stop(self) {
+        let limit = self.settings.shutdown_timeout;
+        tracing::info!(timeout = ?limit, "shutting down");
+        self.stopping.store(true, Ordering::Relaxed);
+        self.ending.draining.store(true, Ordering::Relaxed);
+        self.bell.ring();
+        let drained = tokio::time::timeout(limit, self.behind).await.is_ok();
+
+        self.ending.abandoning.store(true, Ordering::Relaxed);
+        self.stop_calls.cancel();
+        self.stop_receiving.cancel();
+        self.bell.ring();
+        self.uploads.finish().await;
+        self.tasks.close();
+        // A client that keeps its connection open does not keep the program alive.
+        if tokio::time::timeout(LAST_GRACE, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::debug!("some connections did not end");
+        }
+        let spool = self.spool;
+        let synced = tokio::task::spawn_blocking(move || spool.close(LAST_GRACE)).await;
+        if !synced.unwrap_or(false) {
+            tracing::warn!("the spool was not synced to disk");
+        }
+        if drained {
+            tracing::info!("everything received is stored");
+        } else {
+            tracing::warn!("not everything could be stored in time; the spool keeps the rest");
+        }
+    }
+
+    async fn serve_health(&self) {
+        let Some(address) = self.settings.metrics_address else {
+            return;
+        };
+        // Receiving goes on without it: a port that is taken must not cost payloads.
+        let listener = match listen(address).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(%address, %error, "cannot serve metrics; choose --metrics-address");
+                return;
+            }
+        };
+        let stopping = Arc::clone(&self.stopping);
+        let health = Health {
+            metrics: self.metrics.clone(),
+            is_ready: Box::new(move || !stopping.load(Ordering::Relaxed)),
+        };
+        let stop = self.stop_receiving.clone();
+        self.tasks.spawn(async move {
+            if let Err(error) = serve_health(health, listener, stop).await {
+                tracing::error!(%error, "metrics are not served any more");
+            }
+        });
+    }
+}
+
+/// The spool, as the receiving stage sees it.
+#[derive(Debug)]
+struct SpoolLog(Appender);
+
+impl MessageLog for SpoolLog {
+    async fn append(&self, record: Record) -> Result<(), Refusal> {
+        self.0.append(record).await.map_err(|error| match error {
+            AppendError::Full { .. } => Refusal::SpoolFull,
+            AppendError::Busy { .. } => Refusal::SpoolBusy,
+            AppendError::Write { .. } => Refusal::DiskError,
+            AppendError::Closed => Refusal::ShuttingDown,
+        })
+    }
+}
+
+fn announce(settings: &Settings) {
+    let metrics = settings
+        .metrics_address
+        .map_or("none".to_owned(), |at| at.to_string());
+    tracing::info!(
+        socket = %settings.socket_path.display(),
+        data_dir = %settings.data_dir.display(),
+        store = %settings.store,
+        metrics,
+        "listening"
+    );
+}
+
+fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunError> {
+    let (ended, end) = oneshot::channel();
+    let work = move || {
+        if let Err(error) = rustix::process::setpriority_process(None, BEHIND_NICENESS) {
+            tracing::debug!(%error, "cannot lower the priority of the work behind the answers");
+        }
+        behind.run();
+        // Nobody waits for it after the deadline.
+        ended.send(()).unwrap_or_default();
+    };
+    thread::Builder::new()
+        .name("behind".to_owned())
+        .spawn(work)
+        .map_err(RunError::Thread)?;
+    Ok(end)
+}
+
+fn open_memory(settings: &Settings) -> SubjectMemory {
+    if !settings.store.is_lasting() {
+        return SubjectMemory::in_process();
+    }
+    let path = settings.data_dir.join("subjects.jsonl");
+    SubjectMemory::on_disk(path, &settings.store.to_string()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot keep what was stored; a restart will store more than needed");
+        SubjectMemory::in_process()
+    })
+}
+
+async fn check_store(archive: Archive, url: StoreUrl) {
+    match archive.check().await {
+        Ok(()) => tracing::info!(store = %url, "the store can be written to"),
+        Err(error) => tracing::error!(
+            store = %url, %error, detail = error.detail(), advice = error.trouble.advice(),
+            "the store can't be written to; payloads wait in the spool"
+        ),
+    }
+}
+
+async fn keep_pruning(
+    archive: Archive,
+    retention: Retention,
+    clock: SharedClock,
+    metrics: Metrics,
+    pruned: mpsc::Sender<HashSet<Key>>,
+) {
+    let mut turns = tokio::time::interval(PRUNE_EVERY);
+    loop {
+        turns.tick().await;
+        match prune(&archive, retention, clock.now()).await {
+            Ok(keys) if keys.is_empty() => {}
+            Ok(keys) => {
+                metrics.objects_pruned(keys.len() as u64);
+                tracing::info!(objects = keys.len(), "removed what was too old or too much");
+                if pruned.send(keys).is_err() {
+                    return;
+                }
+            }
+            Err(error) => tracing::warn!(%error, detail = error.detail(), "cannot prune the store"),
+        }
+    }
+}
