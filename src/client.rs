@@ -18,6 +18,19 @@ use crate::{
 /// What Crossplane gives an emit.
 pub const CORE_DEADLINE: Duration = Duration::from_millis(100);
 
+/// A connection to a Unix socket, made when first needed.
+pub fn dial(socket: PathBuf) -> Channel {
+    let connect = service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move {
+            let stream = UnixStream::connect(socket).await?;
+            io::Result::Ok(hyper_util::rt::TokioIo::new(stream))
+        }
+    });
+    // The address is never looked up: the connector knows the socket.
+    Endpoint::from_static("http://inspector").connect_with_connector_lazy(connect)
+}
+
 /// A connection to a pipeline inspector.
 #[derive(Clone, Debug)]
 pub struct InspectorClient {
@@ -28,17 +41,7 @@ pub struct InspectorClient {
 impl InspectorClient {
     /// Connects when first needed.
     pub fn new(socket: PathBuf, deadline: Duration) -> Self {
-        let connect = service_fn(move |_: Uri| {
-            let socket = socket.clone();
-            async move {
-                let stream = UnixStream::connect(socket).await?;
-                io::Result::Ok(hyper_util::rt::TokioIo::new(stream))
-            }
-        });
-        // The address is never looked up: the connector knows the socket.
-        let channel =
-            Endpoint::from_static("http://inspector").connect_with_connector_lazy(connect);
-        let service = PipelineInspectorServiceClient::new(channel);
+        let service = PipelineInspectorServiceClient::new(dial(socket));
         Self {
             service: service.max_encoding_message_size(usize::MAX),
             deadline,

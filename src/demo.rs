@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Parser;
 use spanplane::{
-    archive::{Archive, Compression, Key, StoreUrl},
+    archive::{Archive, Compression, Key, StoreUrl, Variables},
     capture::{read_capture, step_of, with_timestamp},
     client::InspectorClient,
     config::{ServeArgs, show_bytes},
@@ -66,6 +66,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
 
 /// Settings as `serve` would get them on the command line.
 #[derive(Parser)]
+#[command(args_override_self = true)]
 struct ServeLine {
     #[command(flatten)]
     args: ServeArgs,
@@ -145,7 +146,7 @@ async fn show(
     played: BTreeMap<String, Vec<String>>,
     store: &StoreUrl,
 ) -> anyhow::Result<()> {
-    let archive = Archive::open(store, Compression::default())?;
+    let archive = Archive::open(store, &Variables::default(), Compression::default())?;
     let stored = archive.list().await?;
     let reconciles: usize = played.values().map(Vec::len).sum();
     let mut out = std::io::stdout().lock();
@@ -215,17 +216,17 @@ async fn show_object(
                 .and_then(|value| value.as_str())
                 .unwrap_or_default()
         };
-        let size = |name: &str| {
-            step.get(name)
-                .map_or(0, |value| value.to_string().len() as u64)
+        let size = |name: &str| match step.get(name) {
+            None | Some(serde_json::Value::Null) => "nothing".to_owned(),
+            Some(payload) => show_bytes(payload.to_string().len() as u64),
         };
         writeln!(
             out,
             "    {:<10} {:<18} asked {:>9}, answered {:>9}",
             text("name"),
             text("function"),
-            show_bytes(size("request")),
-            show_bytes(size("response")),
+            size("request"),
+            size("response"),
         )?;
         if !text("error").is_empty() {
             writeln!(out, "      {}", text("error").escape_debug())?;

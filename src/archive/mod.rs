@@ -27,7 +27,7 @@ pub use self::{
     memory::{Remembered, SubjectMemory},
     object::{Body, Compression, ObjectWriter, Part},
     prune::{Retention, prune},
-    store::{OpenStoreError, StoreUrl, StoreUrlError},
+    store::{OpenStoreError, StoreUrl, StoreUrlError, Variables},
     uploads::{Backoff, Event, JobId, Uploads},
 };
 use crate::{
@@ -73,9 +73,13 @@ impl From<object_store::Error> for FetchError {
 }
 
 impl Archive {
-    pub fn open(url: &StoreUrl, compression: Compression) -> Result<Self, OpenStoreError> {
+    pub fn open(
+        url: &StoreUrl,
+        variables: &Variables,
+        compression: Compression,
+    ) -> Result<Self, OpenStoreError> {
         Ok(Self {
-            store: url.open()?,
+            store: url.open(variables)?,
             compression,
         })
     }

@@ -4,7 +4,10 @@
 //! found out later, since receiving does not wait for it. A URL is shown without user info and
 //! query, where credentials could stand.
 
-use std::{env, fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, env, ffi::OsString, fmt, fs, io, path::PathBuf, str::FromStr, sync::Arc,
+    time::Duration,
+};
 
 use object_store::{
     ObjectStore, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
@@ -57,6 +60,50 @@ pub struct StoreUrl {
     /// Of the bucket, or the folder of a store on local disk.
     path: String,
     prefix: Path,
+}
+
+/// Variables that set up a store's client. Their values are never shown.
+#[derive(Clone, Default)]
+pub struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    /// Those of this process.
+    pub fn of_process() -> Self {
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self(env::vars_os().filter_map(text).collect())
+    }
+
+    fn first_of(&self, names: &[&str]) -> Option<&str> {
+        names.iter().find_map(|name| self.0.get(*name)).map(String::as_str)
+    }
+
+    /// Hands those that begin with `prefix`, and that it knows, to a builder.
+    fn apply<B, K: FromStr>(
+        &self,
+        prefix: &str,
+        builder: B,
+        with_config: impl Fn(B, K, String) -> B,
+    ) -> B {
+        let known = self.0.iter().filter_map(|(name, value)| {
+            let key = name.starts_with(prefix).then(|| name.to_ascii_lowercase().parse())?;
+            Some((key.ok()?, value.clone()))
+        });
+        known.fold(builder, |builder, (key, value)| with_config(builder, key, value))
+    }
+}
+
+impl<N: Into<String>> FromIterator<(N, N)> for Variables {
+    fn from_iter<I: IntoIterator<Item = (N, N)>>(variables: I) -> Self {
+        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -151,12 +198,14 @@ impl StoreUrl {
         self.kind != StoreKind::Memory
     }
 
-    pub(super) fn open(&self) -> Result<OpenStore, OpenStoreError> {
+    pub(super) fn open(&self, variables: &Variables) -> Result<OpenStore, OpenStoreError> {
         let retry = RetryConfig {
             max_retries: CLIENT_RETRIES,
             retry_timeout: CLIENT_RETRY_TIMEOUT,
             ..RetryConfig::default()
         };
+        // NOTE: the client panics without a TLS provider. A second call changes nothing.
+        drop(rustls::crypto::ring::default_provider().install_default());
         let client: Arc<dyn ObjectStore> = match self.kind {
             StoreKind::File => {
                 fs::create_dir_all(&self.path).map_err(|source| OpenStoreError::Create {
@@ -169,30 +218,32 @@ impl StoreUrl {
             }
             StoreKind::Memory => Arc::new(InMemory::new()),
             StoreKind::S3 => {
-                let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
-                let endpoint = endpoints.iter().find_map(|name| env::var(name).ok());
-                let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket);
-                if let Some(endpoint) = &endpoint {
-                    builder = builder.with_endpoint(endpoint);
-                }
-                Arc::new(
-                    builder
-                        .with_allow_http(is_plain(endpoint))
-                        .with_retry(retry)
-                        .build()?,
-                )
-            }
-            StoreKind::Google => Arc::new(
-                GoogleCloudStorageBuilder::from_env()
+                let endpoint =
+                    variables.first_of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"]);
+                let builder = variables
+                    .apply("AWS_", AmazonS3Builder::new(), AmazonS3Builder::with_config)
                     .with_bucket_name(&self.bucket)
-                    .with_retry(retry)
-                    .build()?,
-            ),
+                    .with_allow_http(is_plain(endpoint));
+                Arc::new(builder.with_retry(retry).build()?)
+            }
+            StoreKind::Google => {
+                let mut builder = GoogleCloudStorageBuilder::new();
+                if let Some(path) = variables.first_of(&["SERVICE_ACCOUNT"]) {
+                    builder = builder.with_service_account_path(path);
+                }
+                let builder = variables
+                    .apply("GOOGLE_", builder, GoogleCloudStorageBuilder::with_config)
+                    .with_bucket_name(&self.bucket);
+                Arc::new(builder.with_retry(retry).build()?)
+            }
             StoreKind::Azure => {
-                let endpoints = ["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"];
-                let endpoint = endpoints.iter().find_map(|name| env::var(name).ok());
-                let mut builder =
-                    MicrosoftAzureBuilder::from_env().with_container_name(&self.bucket);
+                let endpoint = variables.first_of(&["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"]);
+                let mut builder = variables
+                    .apply("AZURE_", MicrosoftAzureBuilder::new(), MicrosoftAzureBuilder::with_config)
+                    .with_container_name(&self.bucket);
+                if let Some(msi) = variables.first_of(&["IDENTITY_ENDPOINT"]) {
+                    builder = builder.with_msi_endpoint(msi);
+                }
                 if endpoint.is_some() {
                     builder = builder.with_allow_http(is_plain(endpoint));
                 }
@@ -221,7 +272,7 @@ impl fmt::Display for StoreUrl {
 }
 
 /// Plain http is for endpoints that say so, whatever other settings say.
-fn is_plain(endpoint: Option<String>) -> bool {
+fn is_plain(endpoint: Option<&str>) -> bool {
     endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
 }
 

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 pub use self::units::{parse_bytes, parse_duration, parse_socket_mode, show_bytes};
 use crate::{
-    archive::{Compression, Retention, StoreUrl},
+    archive::{Compression, Retention, StoreUrl, Variables},
     print::PrintFormat,
     redact::Redactor,
 };
@@ -228,6 +228,7 @@ pub struct Settings {
     pub spool_max_bytes: u64,
     pub spool_sync: Duration,
     pub store: StoreUrl,
+    pub store_variables: Variables,
     pub compression: Compression,
     pub retention: Retention,
     pub redactor: Redactor,
@@ -292,6 +293,7 @@ impl ServeArgs {
                 spool_max_bytes: self.spool_max_bytes,
                 spool_sync: self.spool_sync,
                 store,
+                store_variables: Variables::of_process(),
                 compression: self.compression,
                 redactor,
                 metrics_address,

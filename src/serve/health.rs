@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here shows a payload, a name or a setting; it may listen on every interface.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, sync::Arc};
 
 use axum::{
     Router,
@@ -21,10 +21,6 @@ pub(super) struct Health {
     pub(super) metrics: Metrics,
     /// Whether messages are taken.
     pub(super) is_ready: Box<dyn Fn() -> bool + Send + Sync>,
-}
-
-pub(super) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
 }
 
 pub(super) async fn serve_health(

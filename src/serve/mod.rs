@@ -14,6 +14,8 @@ mod paced;
 use std::{
     collections::HashSet,
     io,
+    net::SocketAddr,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,16 +25,16 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{net::TcpListener, runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     behind::{Behind, Ending},
-    health::{Health, listen, serve_health},
+    health::{Health, serve_health},
 };
 use crate::{
     archive::{
-        Archive, Backoff, Key, OpenStoreError, Retention, StoreUrl, SubjectMemory, Uploads, prune,
+        Archive, Backoff, Event, Key, OpenStoreError, Retention, StoreUrl, SubjectMemory, Uploads, prune,
     },
     assemble::{Assembler, Limits},
     bell::Bell,
@@ -127,7 +129,9 @@ impl Sidecar {
             // Whoever waits for it is gone only when the program ends.
             drop(received.send(serving.await));
         });
-        announce(&settings);
+        let stop = stop_receiving.clone();
+        let metrics_address = start_health(&settings, &metrics, &stopping, stop, &tasks).await;
+        announce(&settings, metrics_address);
 
         let gauge = spool.gauge();
         metrics.observe_spool(
@@ -135,39 +139,15 @@ impl Sidecar {
             move || gauge.used_bytes(),
             Arc::clone(&clock),
         );
-        let archive = Archive::open(&settings.store, settings.compression)?;
-        let (events_in, events) = mpsc::channel();
-        let uploads = Uploads::new(
-            archive.clone(),
-            Handle::current(),
-            stop_calls.clone(),
-            events_in,
-            Arc::clone(&bell),
-            metrics.clone(),
-            Backoff::default(),
-        );
-        tasks.spawn(check_store(archive.clone(), settings.store.clone()));
-        let (pruned_in, pruned) = mpsc::channel();
-        if settings.store.local_folder().is_some() {
-            let pruning = keep_pruning(
-                archive,
-                settings.retention,
-                Arc::clone(&clock),
-                metrics.clone(),
-                pruned_in,
-            );
-            let stop = stop_calls.clone();
-            tasks.spawn(async move { stop.run_until_cancelled(pruning).await });
-        }
-
+        let store = start_store(&settings, &tasks, &stop_calls, &clock, &metrics, &bell)?;
         let ending = Arc::new(Ending::default());
         let behind = start_behind(Behind {
             follower,
             assembler: Assembler::new(Limits::default()),
             memory: open_memory(&settings),
-            uploads: uploads.clone(),
-            events,
-            pruned,
+            uploads: store.uploads.clone(),
+            events: store.events,
+            pruned: store.pruned,
             redactor: settings.redactor.clone(),
             print: settings.print,
             metrics: metrics.clone(),
@@ -175,7 +155,7 @@ impl Sidecar {
             bell: Arc::clone(&bell),
             ending: Arc::clone(&ending),
         })?;
-        let sidecar = Self {
+        Ok(Self {
             settings,
             metrics,
             bell,
@@ -186,12 +166,10 @@ impl Sidecar {
             receiving,
             ending,
             behind,
-            uploads,
+            uploads: store.uploads,
             tasks,
             _socket: socket,
-        };
-        sidecar.serve_health().await;
-        Ok(sidecar)
+        })
     }
 
     pub fn settings(&self) -> &Settings {
@@ -245,31 +223,6 @@ impl Sidecar {
             tracing::warn!("not everything could be stored in time; the spool keeps the rest");
         }
     }
-
-    async fn serve_health(&self) {
-        let Some(address) = self.settings.metrics_address else {
-            return;
-        };
-        // Receiving goes on without it: a port that is taken must not cost payloads.
-        let listener = match listen(address).await {
-            Ok(listener) => listener,
-            Err(error) => {
-                tracing::error!(%address, %error, "cannot serve metrics; choose --metrics-address");
-                return;
-            }
-        };
-        let stopping = Arc::clone(&self.stopping);
-        let health = Health {
-            metrics: self.metrics.clone(),
-            is_ready: Box::new(move || !stopping.load(Ordering::Relaxed)),
-        };
-        let stop = self.stop_receiving.clone();
-        self.tasks.spawn(async move {
-            if let Err(error) = serve_health(health, listener, stop).await {
-                tracing::error!(%error, "metrics are not served any more");
-            }
-        });
-    }
 }
 
 /// The spool, as the receiving stage sees it.
@@ -287,10 +240,39 @@ impl MessageLog for SpoolLog {
     }
 }
 
-fn announce(settings: &Settings) {
-    let metrics = settings
-        .metrics_address
-        .map_or("none".to_owned(), |at| at.to_string());
+/// Serves metrics and health, and returns where.
+async fn start_health(
+    settings: &Settings,
+    metrics: &Metrics,
+    stopping: &Arc<AtomicBool>,
+    stop: CancellationToken,
+    tasks: &TaskTracker,
+) -> Option<SocketAddr> {
+    let address = settings.metrics_address?;
+    let listener = match TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        // Receiving goes on without it: a port that is taken must not cost payloads.
+        Err(error) => {
+            tracing::error!(%address, %error, "cannot serve metrics; choose --metrics-address");
+            return None;
+        }
+    };
+    let bound = listener.local_addr().ok();
+    let stopping = Arc::clone(stopping);
+    let health = Health {
+        metrics: metrics.clone(),
+        is_ready: Box::new(move || !stopping.load(Ordering::Relaxed)),
+    };
+    tasks.spawn(async move {
+        if let Err(error) = serve_health(health, listener, stop).await {
+            tracing::error!(%error, "metrics are not served any more");
+        }
+    });
+    bound
+}
+
+fn announce(settings: &Settings, metrics_address: Option<SocketAddr>) {
+    let metrics = metrics_address.map_or("none".to_owned(), |address| address.to_string());
     tracing::info!(
         socket = %settings.socket_path.display(),
         data_dir = %settings.data_dir.display(),
@@ -298,6 +280,52 @@ fn announce(settings: &Settings) {
         metrics,
         "listening"
     );
+}
+
+/// The store, and what is heard from it.
+struct StartedStore {
+    uploads: Uploads,
+    events: mpsc::Receiver<Event>,
+    pruned: mpsc::Receiver<HashSet<Key>>,
+}
+
+/// Makes a client, and has the store looked at in the background.
+fn start_store(
+    settings: &Settings,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+    clock: &SharedClock,
+    metrics: &Metrics,
+    bell: &Arc<Bell>,
+) -> Result<StartedStore, RunError> {
+    let archive =
+        Archive::open(&settings.store, &settings.store_variables, settings.compression)?;
+    let (heard, events) = mpsc::channel();
+    let uploads = Uploads::new(
+        archive.clone(),
+        Handle::current(),
+        stop.clone(),
+        heard,
+        Arc::clone(bell),
+        metrics.clone(),
+        Backoff::default(),
+    );
+    let background = |work: Pin<Box<dyn Future<Output = ()> + Send>>| {
+        let stop = stop.clone();
+        tasks.spawn(async move { stop.run_until_cancelled(work).await });
+    };
+    background(Box::pin(check_store(archive.clone(), settings.store.clone())));
+    let (removed, pruned) = mpsc::channel();
+    if settings.store.local_folder().is_some() {
+        background(Box::pin(keep_pruning(
+            archive,
+            settings.retention,
+            Arc::clone(clock),
+            metrics.clone(),
+            removed,
+        )));
+    }
+    Ok(StartedStore { uploads, events, pruned })
 }
 
 fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunError> {
@@ -351,11 +379,13 @@ async fn keep_pruning(
         match prune(&archive, retention, clock.now()).await {
             Ok(keys) if keys.is_empty() => {}
             Ok(keys) => {
-                metrics.objects_pruned(keys.len() as u64);
-                tracing::info!(objects = keys.len(), "removed what was too old or too much");
+                let objects = keys.len();
+                // NOTE: told before it is counted, so that nothing links to what is gone.
                 if pruned.send(keys).is_err() {
                     return;
                 }
+                metrics.objects_pruned(objects as u64);
+                tracing::info!(objects, "removed what was too old or too much");
             }
             Err(error) => tracing::warn!(%error, detail = error.detail(), "cannot prune the store"),
         }

@@ -23,7 +23,8 @@ use crate::{
 
 /// Segments kept open for reading payloads back.
 const OPEN_SEGMENTS: usize = 8;
-/// How often a place that the disk can't read is tried before the rest of its segment is given up.
+/// How often what the disk can't read is tried before it is stepped over: a record, or the rest of
+/// its segment if that is all that is known.
 const READ_TRIES: u32 = 10;
 
 /// Why a record can't be read back.
@@ -58,6 +59,22 @@ struct Place {
     done: HashSet<u32>,
 }
 
+impl Place {
+    fn position(&self) -> Position {
+        Position {
+            segment: self.segment.id(),
+            offset: self.offset,
+        }
+    }
+
+    fn at(self, offset: u64) -> Self {
+        Self {
+            offset: u32::try_from(offset).unwrap_or(u32::MAX),
+            ..self
+        }
+    }
+}
+
 impl Follower {
     pub(super) fn new(folder: PathBuf, ledger: Arc<Ledger>, metrics: Metrics) -> Self {
         Self {
@@ -84,60 +101,44 @@ impl Follower {
             let Some((end, sealed)) = self.ledger.extent(id) else {
                 continue;
             };
-            let found = place
-                .segment
-                .look(place.offset, end)
-                .map_err(|source| ReadError::Read {
-                    segment: id,
-                    source,
-                });
-            if found.is_ok() {
-                self.failed_reads = 0;
-            }
+            // No frame begins further in, whatever file was put here.
+            let end = end.min(u64::from(u32::MAX));
+            let found = match place.segment.look(place.offset, end) {
+                Ok(found) => found,
+                Err(source) => return Err(self.fail_read(place, end, source)),
+            };
             match found {
-                Ok(Found::Frame(header)) => {
-                    let position = Position {
-                        segment: id,
-                        offset: header.offset,
-                    };
+                Found::Frame(header) => {
+                    let position = place.position();
                     let end = u64::from(header.offset) + header.frame_bytes();
-                    place.offset = u32::try_from(end).unwrap_or(u32::MAX);
-                    let record = if place.done.remove(&header.offset) {
-                        None
-                    } else {
-                        place
-                            .segment
-                            .read_body(&header)
-                            .inspect(|record| {
-                                if record.is_none() {
-                                    self.count_damage(position, header.frame_bytes());
-                                }
-                            })
-                            .map_err(|source| ReadError::Read {
-                                segment: id,
-                                source,
-                            })?
-                    };
-                    self.place = Some(place);
-                    if let Some(record) = record {
-                        self.ledger.mark_handed_out(id);
-                        return Ok(Some((position, record)));
+                    if !place.done.remove(&header.offset) {
+                        match place.segment.read_body(&header) {
+                            Ok(Some(record)) => {
+                                self.failed_reads = 0;
+                                self.ledger.mark_handed_out(id);
+                                self.place = Some(place.at(end));
+                                return Ok(Some((position, record)));
+                            }
+                            Ok(None) => self.count_damage(position, header.frame_bytes()),
+                            Err(source) => return Err(self.fail_read(place, end, source)),
+                        }
                     }
+                    self.place = Some(place.at(end));
                 }
-                Ok(Found::Damage { until }) => {
-                    let position = Position {
-                        segment: id,
-                        offset: place.offset,
-                    };
-                    self.count_damage(position, u64::from(until - place.offset));
-                    place.offset = until;
-                    self.place = Some(place);
+                Found::Damage { until } => {
+                    self.count_damage(place.position(), u64::from(until - place.offset));
+                    self.place = Some(place.at(until.into()));
                 }
-                Ok(Found::End) if !sealed => {
+                Found::TornTail { bytes } if !sealed => {
+                    // What the writer answered for was whole.
+                    self.count_damage(place.position(), bytes);
+                    self.place = Some(place.at(end));
+                }
+                Found::End if !sealed => {
                     self.place = Some(place);
                     return Ok(None);
                 }
-                Ok(found) => {
+                found => {
                     if let Found::TornTail { bytes } = found {
                         self.metrics.spool_torn();
                         tracing::warn!(
@@ -147,20 +148,6 @@ impl Follower {
                         );
                     }
                     self.ledger.mark_followed(id);
-                }
-                Err(error) => {
-                    self.failed_reads += 1;
-                    if self.failed_reads < READ_TRIES {
-                        self.place = Some(place);
-                    } else {
-                        let position = Position {
-                            segment: id,
-                            offset: place.offset,
-                        };
-                        self.count_damage(position, end.saturating_sub(u64::from(place.offset)));
-                        self.ledger.mark_followed(id);
-                    }
-                    return Err(error);
                 }
             }
         }
@@ -229,13 +216,14 @@ impl Follower {
         let Some(id) = self.ledger.next_after(self.last_segment) else {
             return Ok(false);
         };
-        let failed = |source| ReadError::Read {
-            segment: id,
-            source,
+        let opened = SegmentReader::open(&self.folder, id)
+            .and_then(|segment| Ok((segment.has_known_format()?, segment)));
+        let (is_known, segment) = match opened {
+            Ok(opened) => opened,
+            Err(source) => return Err(self.fail_open(id, source)),
         };
-        let segment = SegmentReader::open(&self.folder, id).map_err(failed)?;
         self.last_segment = Some(id);
-        if !segment.has_known_format().map_err(failed)? {
+        if !is_known {
             // NOTE: never marked as followed, so never removed.
             tracing::error!(
                 segment = id.0,
@@ -243,13 +231,47 @@ impl Follower {
             );
             return Ok(true);
         }
-        let done = read_done(&self.folder, id).map_err(failed)?;
+        let done = read_done(&self.folder, id).unwrap_or_else(|error| {
+            tracing::warn!(segment = id.0, %error, "cannot read what is done; it is done again");
+            HashSet::new()
+        });
         self.place = Some(Place {
             segment,
             offset: FIRST_OFFSET,
             done,
         });
         Ok(true)
+    }
+
+    /// Stays where it is, until it was tried often enough.
+    fn fail_read(&mut self, place: Place, until: u64, source: io::Error) -> ReadError {
+        let segment = place.segment.id();
+        self.failed_reads += 1;
+        self.place = Some(if self.failed_reads < READ_TRIES {
+            place
+        } else {
+            self.failed_reads = 0;
+            let bytes = until.saturating_sub(u64::from(place.offset));
+            self.count_damage(place.position(), bytes);
+            place.at(until)
+        });
+        ReadError::Read { segment, source }
+    }
+
+    /// Stays before the segment, until it was tried often enough.
+    fn fail_open(&mut self, segment: SegmentId, source: io::Error) -> ReadError {
+        self.failed_reads += 1;
+        // Nothing waits behind a segment that is still written to.
+        if self.failed_reads >= READ_TRIES
+            && let Some((end, true)) = self.ledger.extent(segment)
+        {
+            // NOTE: never marked as followed, so never removed; the next start tries it again.
+            self.failed_reads = 0;
+            self.last_segment = Some(segment);
+            let offset = FIRST_OFFSET;
+            self.count_damage(Position { segment, offset }, end);
+        }
+        ReadError::Read { segment, source }
     }
 
     fn count_damage(&self, position: Position, bytes: u64) {

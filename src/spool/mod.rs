@@ -18,7 +18,8 @@
 //!
 //! A segment begins with the 8 bytes `SPSPOOL1` (name and version), followed by frames (`frame`)
 //! without gaps. The last byte of the name is the version: a segment of another version is left
-//! alone. A done file is a list of checked offsets (`done`).
+//! alone. Another version's frames do not check out as frames of this one, so that a damaged
+//! byte is not taken for a version. A done file is a list of checked offsets (`done`).
 //!
 //! # Recovery
 //!
@@ -66,7 +67,7 @@ pub use self::{
 use self::{
     frame::MAX_BODY_BYTES,
     ledger::Ledger,
-    segment::segment_id,
+    segment::{done_id, done_path, segment_id},
     writer::{Append, Unsynced, Writer},
 };
 use crate::{
@@ -113,7 +114,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Spool {
     appender: Appender,
-    synced: mpsc::Receiver<()>,
+    synced: mpsc::Receiver<bool>,
     ledger: Arc<Ledger>,
     _lock: File,
 }
@@ -185,8 +186,9 @@ impl Spool {
         let (all_synced, synced) = mpsc::channel();
         spawn("spool-sync", move || {
             let sync_all = || unsynced.sync(&*disk, &synced_folder);
-            keep_syncing(sync, &all_written, &syncing_metrics, sync_all);
-            drop(all_synced);
+            let synced = keep_syncing(sync, &all_written, &syncing_metrics, sync_all);
+            // Nobody need be waiting for it.
+            drop(all_synced.send(synced));
         })?;
         let follower = Follower::new(folder, Arc::clone(&ledger), metrics.clone());
         let appends = Appender {
@@ -222,7 +224,7 @@ impl Spool {
             ..
         } = self;
         drop(appender);
-        let all_synced = synced.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Disconnected);
+        let all_synced = synced.recv_timeout(limit).unwrap_or(false);
         drop(lock);
         all_synced
     }
@@ -278,11 +280,26 @@ fn lock_directory(data_dir: &Path) -> Result<File, OpenError> {
 /// Enters the segments of earlier processes and returns the number of the next.
 fn adopt_segments(folder: &Path, ledger: &Ledger) -> io::Result<SegmentId> {
     let mut next = SegmentId(1);
+    let mut done_files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if let Some(id) = segment_id(&entry.path()) {
-            ledger.adopt(id, entry.metadata()?.len());
-            next = next.max(SegmentId(id.0.saturating_add(1)));
+        let path = entry.path();
+        let Some(id) = segment_id(&path).or_else(|| done_id(&path)) else {
+            continue;
+        };
+        // NOTE: a done file counts too: it would make a new segment of its number look done.
+        next = next.max(SegmentId(id.0.saturating_add(1)));
+        let metadata = entry.metadata()?;
+        if done_id(&path).is_some() {
+            done_files.push(id);
+        } else if !metadata.is_dir() {
+            ledger.adopt(id, metadata.len());
+        }
+    }
+    for id in done_files {
+        if ledger.extent(id).is_none() {
+            // Left by a process that died while it removed the segment; in nobody's way.
+            drop(fs::remove_file(done_path(folder, id)));
         }
     }
     Ok(next)
@@ -293,26 +310,29 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenErro
     builder.spawn(run).map(drop).map_err(OpenError::Thread)
 }
 
+/// Syncs until all is written; tells whether it all worked.
 fn keep_syncing(
     interval: Duration,
     all_written: &mpsc::Receiver<()>,
     metrics: &Metrics,
     sync_all: impl Fn() -> io::Result<()>,
-) {
-    // The writer syncs by itself where the interval is zero; new files in the folder remain.
+) -> bool {
+    // The writer syncs by itself where the interval is zero; nothing is urgent here then.
     let interval = if interval.is_zero() {
         Duration::from_secs(1)
     } else {
         interval
     };
+    let mut synced = true;
     loop {
         let ended = all_written.recv_timeout(interval);
         if let Err(error) = sync_all() {
+            synced = false;
             metrics.spool_sync_failed();
             tracing::warn!(%error, "cannot sync the spool");
         }
         if ended == Err(mpsc::RecvTimeoutError::Disconnected) {
-            return;
+            return synced;
         }
     }
 }

@@ -32,10 +32,15 @@ pub(super) fn done_path(folder: &Path, id: SegmentId) -> PathBuf {
 
 /// The number in the name of a segment file; `None` for any other file.
 pub(super) fn segment_id(path: &Path) -> Option<SegmentId> {
-    if path.extension()? != "seg" {
-        return None;
-    }
-    path.file_stem()?.to_str()?.parse().ok().map(SegmentId)
+    let id = SegmentId(path.file_stem()?.to_str()?.parse().ok()?);
+    // NOTE: `7.seg` and `+7.seg` hold a number too, but are not the file that would be opened.
+    (segment_path(path.parent()?, id) == path).then_some(id)
+}
+
+/// The number in the name of a done file; `None` for any other file.
+pub(super) fn done_id(path: &Path) -> Option<SegmentId> {
+    let id = SegmentId(path.file_stem()?.to_str()?.parse().ok()?);
+    (done_path(path.parent()?, id) == path).then_some(id)
 }
 
 /// What stands at a place in a segment.
@@ -45,8 +50,8 @@ pub(super) enum Found {
     Frame(FrameHeader),
     /// Something that is no frame, up to where the next one begins.
     Damage { until: u32 },
-    /// Something that is no frame, up to the end: a frame that was being written when the
-    /// process or the machine died.
+    /// The beginning of a frame, or zeros, up to the end: a frame that was being written when
+    /// the process or the machine died.
     TornTail { bytes: u64 },
     /// The end.
     End,
@@ -72,7 +77,8 @@ impl SegmentReader {
     }
 
     /// Whether this version of the program may read the file. A damaged name does not matter,
-    /// since frames are checked one by one; another version's does.
+    /// since frames are checked one by one; another version's does, unless the first frame shows
+    /// that only that byte is damaged.
     pub(super) fn has_known_format(&self) -> io::Result<bool> {
         let mut magic = SEGMENT_MAGIC;
         match self.file.read_exact_at(&mut magic, 0) {
@@ -81,7 +87,11 @@ impl SegmentReader {
             Ok(()) => {
                 let (name, version) = magic.split_at(SEGMENT_MAGIC.len() - 1);
                 let is_ours = SEGMENT_MAGIC.starts_with(name);
-                Ok(!is_ours || SEGMENT_MAGIC.ends_with(version) || !version.is_ascii())
+                if !is_ours || SEGMENT_MAGIC.ends_with(version) || !version.is_ascii() {
+                    return Ok(true);
+                }
+                let end = self.file.metadata()?.len();
+                Ok(self.header_at(FIRST_OFFSET, end)?.is_some())
             }
         }
     }
@@ -102,7 +112,10 @@ impl SegmentReader {
         }
         Ok(match self.find_header(offset.saturating_add(1), end)? {
             Some(until) => Found::Damage { until },
-            None => Found::TornTail { bytes: left },
+            None if self.is_torn(offset, end)? => Found::TornTail { bytes: left },
+            None => Found::Damage {
+                until: u32::try_from(end).unwrap_or(u32::MAX),
+            },
         })
     }
 
@@ -129,6 +142,17 @@ impl SegmentReader {
         let mut bytes = [0; HEADER_BYTES];
         self.file.read_exact_at(&mut bytes, u64::from(offset))?;
         Ok(FrameHeader::decode(&bytes, self.id, offset))
+    }
+
+    /// Whether a dying process or machine leaves this at the end: less than a header, or zeros
+    /// where the file had grown before its bytes were on disk.
+    fn is_torn(&self, offset: u32, end: u64) -> io::Result<bool> {
+        if end.saturating_sub(u64::from(offset)) < HEADER_BYTES as u64 {
+            return Ok(true);
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        self.file.read_exact_at(&mut bytes, u64::from(offset))?;
+        Ok(bytes == [0; HEADER_BYTES])
     }
 
     fn find_header(&self, from: u32, end: u64) -> io::Result<Option<u32>> {

@@ -80,14 +80,18 @@ impl Unsynced {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).folder = true;
     }
 
-    /// Syncs what was written since the last time, without holding up the writer.
+    /// Syncs what was written since the last time, without holding up the writer. One file that
+    /// fails does not keep the others from it.
     pub(super) fn sync(&self, disk: &dyn Disk, folder: &Path) -> io::Result<()> {
         let unsynced = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        unsynced.files.iter().try_for_each(|file| file.sync())?;
+        let files = unsynced
+            .files
+            .iter()
+            .fold(Ok(()), |synced, file| synced.and(file.sync()));
         if unsynced.folder {
-            disk.sync_folder(folder)
+            files.and(disk.sync_folder(folder))
         } else {
-            Ok(())
+            files
         }
     }
 }
@@ -224,7 +228,17 @@ impl Writer {
             .map_err(|source| self.write_error(id, source))?;
         // NOTE: the number is spent even if the next line fails, since the file exists now.
         self.next_segment = SegmentId(id.0 + 1);
-        if let Err(source) = file.append(&mut [IoSlice::new(&SEGMENT_MAGIC)]) {
+        let begun = file
+            .append(&mut [IoSlice::new(&SEGMENT_MAGIC)])
+            .and_then(|()| {
+                // NOTE: a synced record in a file that the folder may lose is not safe.
+                if self.sync.is_zero() {
+                    self.disk.sync_folder(&self.folder)
+                } else {
+                    Ok(())
+                }
+            });
+        if let Err(source) = begun {
             // Nothing but an empty file is left if this fails; the next start clears it away.
             drop(std::fs::remove_file(&path));
             return Err(self.write_error(id, source));

@@ -1,0 +1,426 @@
+//! The sidecar in this process, on a real socket, with real stores behind it.
+
+mod support;
+
+use prost::Message as _;
+use serde_json::Value;
+use spanplane::{
+    capture::step_of,
+    proto::draft,
+    record::{Record, RecordKind},
+};
+use support::{
+    Home, PATIENCE, assert_all_payloads_stored, capture, counted, message, raw_message,
+    s3::{Mood, S3Server},
+    stop,
+};
+use tonic::Code;
+
+/// The same message as the first design would have sent it.
+fn in_draft_layout(record: &Record) -> Record {
+    let step = step_of(record);
+    let subject = step.meta.subject.unwrap();
+    let at = step.meta.timestamp.unwrap().as_nanos();
+    let meta = draft::StepMeta {
+        trace_id: step.meta.trace_id,
+        span_id: step.meta.span_id,
+        step_index: step.meta.step_index,
+        iteration: step.meta.iteration,
+        function_name: step.meta.function_name,
+        composition_name: subject.composition,
+        composite_resource_uid: subject.uid,
+        composite_resource_name: subject.name,
+        composite_resource_namespace: subject.namespace,
+        composite_resource_api_version: subject.api_version,
+        composite_resource_kind: subject.kind,
+        timestamp: Some(prost_types::Timestamp {
+            seconds: at / 1_000_000_000,
+            nanos: i32::try_from(at % 1_000_000_000).unwrap(),
+        }),
+    };
+    raw_message(record.kind, &step.payload, &meta.encode_to_vec())
+}
+
+#[tokio::test]
+async fn every_payload_of_every_capture_is_stored_byte_for_byte() {
+    for name in ["network", "dropper", "broken", "requirements", "operation", "steady-start"] {
+        let home = Home::new();
+        let records = capture(name);
+        let metrics = home.play(&[], &records).await;
+        assert_eq!(counted(&metrics, "spanplane_messages_acknowledged_total"), records.len() as u64);
+        assert_eq!(counted(&metrics, "spanplane_objects_dropped_total"), 0);
+        assert_eq!(counted(&metrics, "spanplane_messages_odd_total"), 0);
+        let documents = home.documents().await;
+        if counted(&metrics, "spanplane_reconciles_unchanged_total") == 0 {
+            assert_all_payloads_stored(&records, &documents);
+        }
+        let stored = counted(&metrics, "spanplane_objects_stored_total");
+        assert_eq!(documents.len() as u64, stored, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn both_layouts_give_the_same_objects() {
+    let shipped = capture("dropper");
+    let drafted: Vec<_> = shipped.iter().map(in_draft_layout).collect();
+    let (one, other) = (Home::new(), Home::new());
+    one.play(&[], &shipped).await;
+    other.play(&[], &drafted).await;
+    let without_names = |documents: std::collections::BTreeMap<String, String>| {
+        documents.into_iter().map(|(key, document)| {
+            let mut document: Value = serde_json::from_str(&document).unwrap();
+            for step in document["steps"].as_array_mut().unwrap() {
+                // The draft has no step names, and arrival differs from run to run.
+                step["name"] = Value::Null;
+                step["ended_at"] = Value::Null;
+            }
+            (key, document)
+        })
+    };
+    let (one, other) = (one.documents().await, other.documents().await);
+    assert_eq!(one.len(), 12);
+    assert!(without_names(one).eq(without_names(other)));
+}
+
+#[tokio::test]
+async fn an_unchanged_reconcile_stores_nothing_even_after_a_restart() {
+    let home = Home::new();
+    let records = capture("steady-idle");
+    let (first, second) = records.split_at(records.len() / 2);
+    let metrics = home.play(&[], first).await;
+    assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 2);
+    let metrics = home.play(&[], second).await;
+    assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 0);
+    assert_eq!(counted(&metrics, "spanplane_reconciles_unchanged_total"), 11);
+    assert_eq!(home.documents().await.len(), 2);
+}
+
+#[tokio::test]
+async fn no_canary_that_the_rules_cover_reaches_the_store() {
+    let covered = [
+        "stringdata",
+        "data",
+        "object-stringdata",
+        "object-data",
+        "required-lastapplied",
+        "credentials",
+        "mr-connection",
+        "xr-connection",
+    ];
+    // In clear where no rule says that it is a secret; shows that the canaries are there.
+    let plain = ["input", "context", "configmap-data", "mr-spec", "xr-spec"];
+    let home = Home::new();
+    let metrics = home.play(&[], &capture("secrets")).await;
+    assert!(counted(&metrics, "spanplane_redacted_values_total") > 0);
+    let stored: String = home.documents().await.into_values().collect();
+    let holds = |name: &str| {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let canary = format!("canary-s3cr3t-1-{name}");
+        // The names are prefixes of each other: `data` and `data-…`.
+        let clear = stored.match_indices(&canary).any(|(at, _)| {
+            let next = stored[at + canary.len()..].chars().next().unwrap();
+            !next.is_ascii_alphanumeric() && next != '-'
+        });
+        clear || stored.contains(&STANDARD.encode(&canary))
+    };
+    for name in covered {
+        assert!(!holds(name), "{name} reached the store");
+    }
+    for name in plain {
+        assert!(holds(name), "{name} should be there");
+    }
+
+    let home = Home::new();
+    home.play(&["--redact-key=(?i)password|apikey"], &capture("secrets")).await;
+    let stored: String = home.documents().await.into_values().collect();
+    assert!(!stored.contains("canary-s3cr3t-1-mr-spec"));
+    assert!(!stored.contains(r#""apiKey":"canary"#));
+}
+
+#[tokio::test]
+async fn odd_messages_are_kept_counted_and_in_nobodys_way() {
+    let home = Home::new();
+    let sidecar = home.start(&[]).await;
+    let mut client = home.client();
+    let good = message("good", 0, RecordKind::Request, r#"{"good":1}"#);
+    let empty_trace = message("", 0, RecordKind::Request, r#"{"odd":"trace"}"#);
+    let odd = [
+        raw_message(RecordKind::Request, br#"{"odd":"meta"}"#, b""),
+        raw_message(RecordKind::Request, br#"{"odd":"layout"}"#, &[0x19, 0, 0, 0, 0, 0, 0, 0, 0]),
+        empty_trace,
+        message("text", 0, RecordKind::Request, "not json"),
+        raw_message(RecordKind::Response, b"\xff\xfe binary", b""),
+        Record { message: bytes::Bytes::from_static(b"\xff\xff\xff\xff"), ..good.clone() },
+    ];
+    for record in odd.iter().chain([&good]) {
+        client.emit(record.kind, record.message.clone()).await.unwrap();
+    }
+    let metrics = stop(sidecar).await;
+    for oddity in ["no_meta", "unknown_layout", "empty_trace_id", "not_json", "not_protobuf"] {
+        assert!(metrics.contains(&format!("oddity=\"{oddity}\"")), "{oddity}\n{metrics}");
+    }
+    let stored: String = home.documents().await.into_values().collect();
+    for kept in [
+        r#""request":{"odd":"meta"}"#,
+        r#""request":{"odd":"layout"}"#,
+        r#""request":{"odd":"trace"}"#,
+        r#""request_text":"not json""#,
+        r#""response_base64":"//4gYmluYXJ5""#,
+        r#""request_base64":"/////w==""#,
+        r#""request":{"good":1}"#,
+    ] {
+        assert!(stored.contains(kept), "{kept} is not in {stored}");
+    }
+}
+
+#[tokio::test]
+async fn a_straggler_joins_its_reconcile_under_the_same_key() {
+    let home = Home::new();
+    let (request, response) = (RecordKind::Request, RecordKind::Response);
+    let records = [
+        message("t", 0, request, r#"{"a":0}"#),
+        message("t", 0, response, r#"{"b":0}"#),
+        message("t", 1, request, r#"{"a":1}"#),
+    ];
+    home.play(&[], &records).await;
+    let before = home.documents().await;
+    assert_eq!(before.len(), 1);
+    let late = [
+        message("t", 1, response, r#"{"b":1}"#),
+        message("t", 0, response, r#"{"b":0}"#),
+        message("t", 1, request, r#"{"a":"another"}"#),
+    ];
+    home.play(&[], &late).await;
+    let after = home.documents().await;
+    assert!(before.keys().eq(after.keys()));
+    let document: Value = serde_json::from_str(after.values().next().unwrap()).unwrap();
+    let steps: Vec<_> = document["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| (step["index"].as_i64().unwrap(), &step["request"], &step["response"]))
+        .collect();
+    let [a0, b0, a1, b1, another] =
+        [r#"{"a":0}"#, r#"{"b":0}"#, r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":"another"}"#]
+            .map(|json| serde_json::from_str::<Value>(json).unwrap());
+    assert_eq!(steps, [(0, &a0, &b0), (1, &a1, &b1), (1, &another, &Value::Null)]);
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_is_refused_as_grpc_servers_do_and_counted() {
+    let home = Home::new();
+    let sidecar = home.start(&["--max-recv-msg-size=1000"]).await;
+    let mut client = home.client();
+    let large = message("t", 0, RecordKind::Request, &format!("\"{}\"", "x".repeat(2000)));
+    let error = client.emit(large.kind, large.message).await.unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    let small = message("t", 0, RecordKind::Request, "{}");
+    client.emit(small.kind, small.message).await.unwrap();
+    let metrics = stop(sidecar).await;
+    assert!(metrics.contains("spanplane_messages_refused_total{reason=\"oversize\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_full_spool_answers_at_once_and_recovers_by_itself() {
+    let server = S3Server::start().await;
+    server.set(Mood::Unavailable);
+    let home = Home::with_s3(&server);
+    let sidecar = home.start(&["--spool-max-bytes=1MiB"]).await;
+    let mut client = home.client();
+    let payload = format!("\"{}\"", "x".repeat(64 * 1024));
+    // A FATAL result ends a reconcile, so that it can be stored at once.
+    let fatal = r#"{"results":[{"severity":"SEVERITY_FATAL"}]}"#;
+    let mut sent = Vec::new();
+    let refused = 'full: loop {
+        let trace = format!("t{}", sent.len());
+        for record in [
+            message(&trace, 0, RecordKind::Request, &payload),
+            message(&trace, 0, RecordKind::Response, fatal),
+        ] {
+            match client.emit(record.kind, record.message.clone()).await {
+                Ok(()) => sent.push(record),
+                Err(status) => break 'full status,
+            }
+        }
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!((16..32).contains(&sent.len()), "{} were taken", sent.len());
+
+    server.set(Mood::Works);
+    let next = message("next", 0, RecordKind::Request, &payload);
+    let taken = async {
+        while client.emit(next.kind, next.message.clone()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, taken).await.unwrap();
+    let metrics = stop(sidecar).await;
+    assert!(metrics.contains("spanplane_messages_refused_total{reason=\"spool_full\"}"));
+    sent.push(next);
+    assert_all_payloads_stored(&sent, &home.documents().await);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_hangs_and_comes_back_loses_nothing() {
+    let server = S3Server::start().await;
+    server.set(Mood::Unavailable);
+    let home = Home::with_s3(&server);
+    let records = capture("dropper");
+    let sidecar = home.start(&[]).await;
+    let mut client = home.client();
+    for record in &records {
+        client.emit(record.kind, record.message.clone()).await.unwrap();
+    }
+    server.failed(2).await;
+    server.set(Mood::Denies);
+    server.failed(4).await;
+    server.set(Mood::Works);
+    let metrics = stop(sidecar).await;
+    assert!(counted(&metrics, "spanplane_store_failures_total") > 0);
+    assert_all_payloads_stored(&records, &home.documents().await);
+    // One object a changed reconcile.
+    assert_eq!(server.writes(), 12);
+}
+
+#[tokio::test]
+async fn what_a_hanging_store_did_not_take_is_stored_after_a_restart() {
+    let server = S3Server::start().await;
+    server.set(Mood::Hangs);
+    let home = Home::with_s3(&server);
+    let records = capture("dropper");
+    let sidecar = home.start(&["--shutdown-timeout=10ms"]).await;
+    let mut client = home.client();
+    for record in &records {
+        client.emit(record.kind, record.message.clone()).await.unwrap();
+    }
+    server.failed(1).await;
+    stop(sidecar).await;
+    assert_eq!(home.documents().await.len(), 0);
+    server.set(Mood::Works);
+    home.play(&[], &[]).await;
+    assert_all_payloads_stored(&records, &home.documents().await);
+}
+
+#[tokio::test]
+async fn an_object_that_the_store_refuses_is_dropped_and_holds_nothing_up() {
+    let server = S3Server::start().await;
+    server.set(Mood::Refuses("xr-of-bad"));
+    let home = Home::with_s3(&server);
+    let records = ["good-1", "bad", "good-2"]
+        .map(|trace| message(trace, 0, RecordKind::Request, r#"{"a":1}"#));
+    let metrics = home.play(&[], &records).await;
+    assert!(metrics.contains("spanplane_objects_dropped_total{reason=\"refused\"} 1"), "{metrics}");
+    let keys: Vec<_> = home.documents().await.into_keys().collect();
+    assert_eq!(keys.len(), 2);
+    assert!(keys.iter().all(|key| key.contains("good")));
+}
+
+#[tokio::test]
+async fn a_reconcile_larger_than_a_part_is_streamed() {
+    let server = S3Server::start().await;
+    let home = Home::with_s3(&server);
+    // Hex of a hash chain hardly compresses: 24 MB of it make an object of several parts.
+    let mut hash = spanplane::reconcile::PayloadHash::of(b"seed");
+    let mut noise = String::new();
+    while noise.len() < 6_000_000 {
+        noise.push_str(&hash.to_string());
+        hash = spanplane::reconcile::PayloadHash::of(&hash.0);
+    }
+    let records: Vec<_> = (0..4)
+        .map(|step| {
+            let payload = format!("\"{step}{}\"", &noise[step as usize..]);
+            message("large", step, RecordKind::Request, &payload)
+        })
+        .collect();
+    let metrics = home.play(&["--compression=none"], &records).await;
+    assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 1);
+    assert!(counted(&metrics, "spanplane_objects_stored_size_bytes_total") > 24_000_000);
+    assert_all_payloads_stored(&records, &home.documents().await);
+}
+
+#[tokio::test]
+async fn grpc_health_and_reflection_know_the_service() {
+    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+
+    const SERVICE: &str = "crossplane.pipeline.v1alpha1.PipelineInspectorService";
+    let home = Home::new();
+    let sidecar = home.start(&[]).await;
+    let channel = spanplane::client::dial(home.socket());
+
+    let mut health = HealthClient::new(channel.clone());
+    for service in ["", SERVICE] {
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let answer = health.check(request).await.unwrap().into_inner();
+        assert_eq!(answer.status().as_str_name(), "SERVING");
+    }
+
+    let mut reflection = ServerReflectionClient::new(channel);
+    let question = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::FileContainingSymbol(SERVICE.to_owned())),
+    };
+    let answers = reflection.server_reflection_info(tokio_stream::iter([question])).await.unwrap();
+    let answer = answers.into_inner().message().await.unwrap().unwrap();
+    let Some(MessageResponse::FileDescriptorResponse(files)) = answer.message_response else {
+        panic!("{answer:?}");
+    };
+    // The shipped messages, with the meta as a message: not the bytes that the server takes it as.
+    let file = prost_types::FileDescriptorProto::decode(&*files.file_descriptor_proto[0]).unwrap();
+    let emit = file.message_type.iter().find(|message| message.name() == "EmitRequestRequest");
+    assert_eq!(emit.unwrap().field[1].type_name(), ".crossplane.pipeline.v1alpha1.StepMeta");
+    stop(sidecar).await;
+}
+
+#[tokio::test]
+async fn what_comes_while_stopping_is_answered_unavailable() {
+    let server = S3Server::start().await;
+    server.set(Mood::Hangs);
+    let home = Home::with_s3(&server);
+    let sidecar = home.start(&["--shutdown-timeout=60s"]).await;
+    let metrics = sidecar.metrics().clone();
+    let mut client = home.client();
+    let record = message("t", 0, RecordKind::Request, "{}");
+    client.emit(record.kind, record.message.clone()).await.unwrap();
+    let stopping = sidecar.run_until(std::future::ready(()));
+    let asking = async {
+        // The store takes nothing, so the sidecar goes on draining.
+        server.failed(1).await;
+        let status = client.emit(record.kind, record.message.clone()).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+        server.set(Mood::Works);
+    };
+    // A hanging call is given up by the client after 30 s; this one is not waited for.
+    tokio::select! {
+        outcome = stopping => panic!("stopped too early: {outcome:?}"),
+        () = asking => {}
+    }
+    assert!(metrics.text().unwrap().contains("{reason=\"shutting_down\"} 1"));
+}
+
+#[tokio::test]
+async fn a_store_on_disk_is_pruned_and_what_is_gone_is_not_linked_to() {
+    let home = Home::new();
+    let records = capture("steady-idle");
+    let (first, second) = records.split_at(records.len() / 2);
+    home.play(&[], first).await;
+    assert_eq!(home.documents().await.len(), 2);
+
+    let sidecar = home.start(&["--retention-bytes=1"]).await;
+    let pruned = async {
+        while counted(&sidecar.metrics().text().unwrap(), "spanplane_objects_pruned_total") < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, pruned).await.unwrap();
+    let mut client = home.client();
+    for record in second {
+        client.emit(record.kind, record.message.clone()).await.unwrap();
+    }
+    let metrics = stop(sidecar).await;
+    assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 2);
+    assert_eq!(home.documents().await.len(), 2);
+}

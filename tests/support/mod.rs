@@ -1,0 +1,231 @@
+//! What several test programs share: captures, a sidecar on a socket of its own, and a look into
+//! its store.
+
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
+#![allow(clippy::allow_attributes, reason = "what is unused differs from program to program")]
+
+pub mod s3;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use clap::Parser;
+use prost::Message as _;
+use serde_json::Value;
+use spanplane::{
+    archive::{Archive, Compression, StoreUrl, Variables},
+    capture::{read_capture, step_of},
+    client::InspectorClient,
+    config::{ServeArgs, Settings},
+    proto::pipeline,
+    record::{Record, RecordKind},
+    serve::Sidecar,
+};
+use tempfile::TempDir;
+
+/// Long enough for a loaded machine; nothing waits for it when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The messages of a capture.
+pub fn capture(name: &str) -> Vec<Record> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/captures");
+    let compressed = std::fs::read(folder.join(format!("{name}.jsonl.zst"))).unwrap();
+    read_capture(&compressed).unwrap()
+}
+
+#[derive(Parser)]
+#[command(args_override_self = true)]
+struct ServeLine {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+/// A folder for a sidecar, and how to run one in it.
+#[derive(Debug)]
+pub struct Home {
+    folder: TempDir,
+    variables: Variables,
+    store: Option<String>,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, variables: Variables::default(), store: None }
+    }
+
+    /// With a bucket on this server as its store.
+    pub fn with_s3(server: &s3::S3Server) -> Self {
+        Self {
+            variables: server.variables(),
+            store: Some(server.url("some/prefix")),
+            ..Self::new()
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.path().join("socket")
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    pub fn settings(&self, flags: &[&str]) -> Settings {
+        let socket = self.socket();
+        let data_dir = self.data_dir();
+        let mut line = vec![
+            "spanplane",
+            "--socket-path",
+            socket.to_str().unwrap(),
+            "--data-dir",
+            data_dir.to_str().unwrap(),
+            "--metrics-address=none",
+            "--shutdown-timeout=60s",
+        ];
+        if let Some(store) = &self.store {
+            line.extend(["--store", store]);
+        }
+        line.extend(flags);
+        let mut settings = ServeLine::try_parse_from(line).unwrap().args.validate().unwrap();
+        settings.store_variables = self.variables.clone();
+        settings
+    }
+
+    pub async fn start(&self, flags: &[&str]) -> Sidecar {
+        Sidecar::start(self.settings(flags)).await.unwrap()
+    }
+
+    pub fn client(&self) -> InspectorClient {
+        InspectorClient::new(self.socket(), PATIENCE)
+    }
+
+    /// Runs a sidecar, sends it all of this and stops it; returns what it counted.
+    pub async fn play(&self, flags: &[&str], records: &[Record]) -> String {
+        let sidecar = self.start(flags).await;
+        let mut client = self.client();
+        for record in records {
+            client.emit(record.kind, record.message.clone()).await.unwrap();
+        }
+        stop(sidecar).await
+    }
+
+    pub fn archive(&self) -> Archive {
+        let settings = self.settings(&[]);
+        Archive::open(&settings.store, &self.variables, Compression::Zstd).unwrap()
+    }
+
+    /// Every stored document, by its key.
+    pub async fn documents(&self) -> BTreeMap<String, String> {
+        documents(&self.archive()).await
+    }
+}
+
+/// Stops a sidecar once everything it received is stored; returns what it counted.
+pub async fn stop(sidecar: Sidecar) -> String {
+    let metrics = sidecar.metrics().clone();
+    sidecar.run_until(std::future::ready(())).await.unwrap();
+    metrics.text().unwrap()
+}
+
+/// The value of a counter, summed over its labels.
+pub fn counted(metrics: &str, name: &str) -> u64 {
+    let is_it = |line: &&str| line.split([' ', '{']).next() == Some(name);
+    let values = metrics.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap());
+    values.map(|value| value.parse::<u64>().unwrap()).sum()
+}
+
+/// Every document in a store, by its key.
+pub async fn documents(archive: &Archive) -> BTreeMap<String, String> {
+    let mut documents = BTreeMap::new();
+    for (key, ..) in archive.list().await.unwrap() {
+        let document = String::from_utf8(archive.fetch(&key).await.unwrap()).unwrap();
+        documents.insert(key.to_string(), document);
+    }
+    documents
+}
+
+/// A store in a folder.
+pub fn folder_archive(folder: &Path) -> Archive {
+    let url = StoreUrl::folder(folder);
+    Archive::open(&url, &Variables::default(), Compression::Zstd).unwrap()
+}
+
+/// Checks that every payload stands in a document of its trace, byte for byte.
+pub fn assert_all_payloads_stored(records: &[Record], documents: &BTreeMap<String, String>) {
+    let mut by_trace: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    for document in documents.values() {
+        let trace_id = trace_id_of(document);
+        by_trace.entry(trace_id).or_default().push(document);
+    }
+    for record in records {
+        let step = step_of(record);
+        let payload = std::str::from_utf8(&step.payload).unwrap();
+        let found = by_trace.get(&step.meta.trace_id).is_some_and(|documents| {
+            documents.iter().any(|document| {
+                let member = format!("\"{}\":{payload}", step.kind.as_str());
+                document.contains(&member)
+            })
+        });
+        assert!(
+            found || (payload.is_empty() && !step.error.is_empty()),
+            "payload of {} {} step {} is missing",
+            step.meta.trace_id,
+            step.kind.as_str(),
+            step.meta.step_index
+        );
+    }
+}
+
+pub fn trace_id_of(document: &str) -> String {
+    let document: Value = serde_json::from_str(document).unwrap();
+    document["trace_id"].as_str().unwrap().to_owned()
+}
+
+/// A message in the shipped layout.
+pub fn message(trace: &str, step: i32, kind: RecordKind, payload: &str) -> Record {
+    use pipeline::{CompositionMeta, StepMeta, step_meta::Context};
+
+    let meta = StepMeta {
+        timestamp: Some(prost_types::Timestamp { seconds: 1_794_803_806, nanos: 5_000_000 }),
+        trace_id: trace.to_owned(),
+        span_id: format!("{trace}-{step}"),
+        step_index: step,
+        step_name: format!("step-{step}"),
+        iteration: 0,
+        function_name: "function-test".to_owned(),
+        context: Some(Context::CompositionMeta(CompositionMeta {
+            composition_name: "tests".to_owned(),
+            composite_resource_uid: format!("uid-of-{trace}"),
+            composite_resource_name: format!("xr-of-{trace}"),
+            composite_resource_namespace: String::new(),
+            composite_resource_api_version: "example.org/v1".to_owned(),
+            composite_resource_kind: "Test".to_owned(),
+        })),
+    };
+    raw_message(kind, payload.as_bytes(), &meta.encode_to_vec())
+}
+
+/// A message with any meta.
+pub fn raw_message(kind: RecordKind, payload: &[u8], meta: &[u8]) -> Record {
+    let payload = Bytes::copy_from_slice(payload);
+    let meta = Bytes::copy_from_slice(meta);
+    let message = match kind {
+        RecordKind::Request => {
+            pipeline::EmitRequestRequest { request: payload, meta }.encode_to_vec()
+        }
+        RecordKind::Response => {
+            let error = String::new();
+            pipeline::EmitResponseRequest { response: payload, error, meta }.encode_to_vec()
+        }
+    };
+    Record { kind, received_at: spanplane::time::Timestamp::default(), message: message.into() }
+}
