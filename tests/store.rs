@@ -187,7 +187,8 @@ async fn failures_say_what_is_wrong() {
         })
     };
     let variables = server.variables();
-    assert_eq!(put("s3://missing/x", &variables).await, Err(Trouble::BucketMissing));
+    server.set(Mood::HasNoBucket);
+    assert_eq!(put(&server.url("x"), &variables).await, Err(Trouble::BucketMissing));
     server.set(Mood::Denies);
     assert_eq!(put(&server.url("x"), &variables).await, Err(Trouble::AccessDenied));
     server.set(Mood::Refuses("t.json"));
@@ -195,8 +196,8 @@ async fn failures_say_what_is_wrong() {
     server.set(Mood::Works);
     let wrong_key = Variables::from_iter([
         ("AWS_ENDPOINT_URL", server.endpoint().as_str()),
-        ("AWS_ACCESS_KEY_ID", "somebody"),
-        ("AWS_SECRET_ACCESS_KEY", "inspector-secret"),
+        ("AWS_ACCESS_KEY_ID", "inspector"),
+        ("AWS_SECRET_ACCESS_KEY", "another-secret"),
     ]);
     assert_eq!(put(&server.url("x"), &wrong_key).await, Err(Trouble::NotAuthenticated));
     let nobody = Variables::from_iter([

@@ -25,6 +25,7 @@ pub enum Mood {
     Works,
     Unavailable,
     Denies,
+    HasNoBucket,
     Hangs,
     /// Takes no object whose key holds this word.
     Refuses(&'static str),
@@ -135,6 +136,7 @@ async fn answer(
         Mood::Works => None,
         Mood::Unavailable => Some((503, "SlowDown")),
         Mood::Denies => Some((403, "AccessDenied")),
+        Mood::HasNoBucket => Some((404, "NoSuchBucket")),
         Mood::Hangs => {
             failures.send_modify(|count| *count += 1);
             return std::future::pending().await;
