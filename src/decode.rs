@@ -21,6 +21,12 @@ use crate::{
     time::Timestamp,
 };
 
+/// Names and ids of Kubernetes objects take a few hundred bytes. A meta beyond this is none: it
+/// would be kept in memory.
+const MAX_META_BYTES: usize = 16 * 1024;
+/// Errors are kept in memory too; gRPC carries none that is longer.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
 /// A message taken apart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepMessage {
@@ -81,6 +87,9 @@ pub fn decode_step(kind: RecordKind, message: &Bytes) -> StepMessage {
     let meta = if envelope.meta.is_empty() {
         oddities.push(Oddity::NoMeta);
         StepMeta::default()
+    } else if envelope.meta.len() > MAX_META_BYTES {
+        oddities.push(Oddity::UnknownLayout);
+        StepMeta::default()
     } else if let Some(meta) = decode_meta(&envelope.meta) {
         if meta.trace_id.is_empty() {
             oddities.push(Oddity::EmptyTraceId);
@@ -125,12 +134,21 @@ fn decode_envelope(kind: RecordKind, message: &Bytes) -> Option<Envelope> {
             } = pipeline::EmitResponseRequest::decode(message.clone()).ok()?;
             Envelope {
                 payload: response,
-                error,
+                error: shorten(error),
                 meta,
             }
         }
     };
     Some(envelope)
+}
+
+/// The beginning of an error that is longer than any real one.
+fn shorten(mut error: String) -> String {
+    if error.len() > MAX_ERROR_BYTES {
+        error.truncate(error.floor_char_boundary(MAX_ERROR_BYTES));
+        error.push('…');
+    }
+    error
 }
 
 fn decode_meta(meta: &Bytes) -> Option<StepMeta> {

@@ -22,7 +22,12 @@ mod demo;
 /// reconcile's payloads into one object in a bucket or on local disk. Without a subcommand it
 /// serves.
 #[derive(Debug, Parser)]
-#[command(version, args_override_self = true, args_conflicts_with_subcommands = true, max_term_width = 100)]
+#[command(
+    version,
+    args_override_self = true,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 100
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -90,7 +95,6 @@ fn report(error: &anyhow::Error) {
 /// Two threads: enough for the answers, and the least that keeps one slow call from holding up
 /// another.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

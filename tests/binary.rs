@@ -83,9 +83,17 @@ impl Running {
         let mut text = String::new();
         loop {
             let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).await.unwrap(), 0, "it ended: {text}");
+            assert_ne!(
+                log.read_line(&mut line).await.unwrap(),
+                0,
+                "it ended: {text}"
+            );
             if line.contains("\"listening\"") {
-                return Self { child, listening: serde_json::from_str(&line).unwrap(), log };
+                return Self {
+                    child,
+                    listening: serde_json::from_str(&line).unwrap(),
+                    log,
+                };
             }
             text.push_str(&line);
         }
@@ -124,7 +132,10 @@ impl Running {
 
 async fn emit_all(client: &mut InspectorClient, records: &[Record]) {
     for record in records {
-        client.emit(record.kind, record.message.clone()).await.unwrap();
+        client
+            .emit(record.kind, record.message.clone())
+            .await
+            .unwrap();
     }
 }
 
@@ -169,14 +180,20 @@ async fn killed_under_load_it_loses_nothing_that_it_acknowledged() {
         while clients.join_next().await.is_some() {}
     }
 
-    let (status, ..) = place.start(&["--shutdown-timeout=60s"]).await.terminate().await;
+    let (status, ..) = place
+        .start(&["--shutdown-timeout=60s"])
+        .await
+        .terminate()
+        .await;
     assert!(status.success());
     let acknowledged = acknowledged.lock().unwrap().clone();
     assert!(acknowledged.len() >= 4 * MESSAGES_A_LIFE);
     let stored = documents(&folder_archive(&place.data_dir().join("store"))).await;
     assert_all_payloads_stored(&acknowledged, &stored);
     // Everything is done with: the spool holds nothing but the segment that was begun last.
-    let segments = fs::read_dir(place.data_dir().join("spool")).unwrap().count();
+    let segments = fs::read_dir(place.data_dir().join("spool"))
+        .unwrap()
+        .count();
     assert!(segments <= 1, "{segments} files are left in the spool");
 }
 
@@ -207,10 +224,22 @@ async fn the_flags_and_variables_of_the_reference_sidecar_work_unchanged() {
 async fn text_is_printed_redacted_and_without_the_flag_nothing_is() {
     let (loud, quiet) = (Place::new(), Place::new());
     let records = capture("secrets");
-    let running = loud.start(&["serve", "--format", "text", "--socket", loud.socket().to_str().unwrap()]).await;
+    let running = loud
+        .start(&[
+            "serve",
+            "--format",
+            "text",
+            "--socket",
+            loud.socket().to_str().unwrap(),
+        ])
+        .await;
     emit_all(&mut loud.client(), &records).await;
     let (_, printed, _) = running.terminate().await;
-    assert!(printed.starts_with("=== REQUEST ===\n  XR:          vault.example.org/v1/Login (app-login)\n"));
+    assert!(
+        printed.starts_with(
+            "=== REQUEST ===\n  XR:          vault.example.org/v1/Login (app-login)\n"
+        )
+    );
     assert_eq!(printed.matches("\n=== RE").count() + 1, records.len());
     assert!(printed.contains("**REDACTED**"));
     assert!(!printed.contains("canary-s3cr3t-1-stringdata"));
@@ -246,11 +275,21 @@ async fn metrics_and_health_are_served() {
 #[tokio::test]
 async fn every_mistake_is_told_and_ends_with_2() {
     let place = Place::new();
-    let flags = ["--store=ftp://x", "--redact=no-pointer", "--spool-max-bytes=1", "--metrics-address=x"];
+    let flags = [
+        "--store=ftp://x",
+        "--redact=no-pointer",
+        "--spool-max-bytes=1",
+        "--metrics-address=x",
+    ];
     let output = place.output(&flags).await;
     assert_eq!(output.status.code(), Some(2));
     let told = String::from_utf8(output.stderr).unwrap();
-    for word in ["--store", "--redact", "--spool-max-bytes", "--metrics-address"] {
+    for word in [
+        "--store",
+        "--redact",
+        "--spool-max-bytes",
+        "--metrics-address",
+    ] {
         assert!(told.contains(word), "{word} is not in {told}");
     }
     for flags in [
@@ -272,7 +311,10 @@ async fn assert_refused(place: &Place, word: &str) {
     let output = place.output(&[]).await;
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("error: ") && told.contains(word), "{word} is not in {told}");
+    assert!(
+        told.contains("error: ") && told.contains(word),
+        "{word} is not in {told}"
+    );
 }
 
 #[tokio::test]
@@ -312,13 +354,27 @@ async fn a_data_directory_that_cannot_be_is_told() {
 async fn the_demo_shows_what_it_stored() {
     let place = Place::new();
     let folder = place.0.path().join("demo");
-    let output = place.output(&["demo", "--data-dir", folder.to_str().unwrap()]).await;
+    let output = place
+        .output(&["demo", "--data-dir", folder.to_str().unwrap()])
+        .await;
     let shown = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for line in ["650 messages of 92 reconciles", "BucketSet default/assets", "code = Unavailable"] {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for line in [
+        "650 messages of 92 reconciles",
+        "BucketSet default/assets",
+        "code = Unavailable",
+    ] {
         assert!(shown.contains(line), "{line} is not in {shown}");
     }
     let stored = documents(&folder_archive(&folder.join("store"))).await;
     assert!(stored.len() > 50, "{} objects", stored.len());
-    assert!(stored.keys().all(|key| Path::new(key).starts_with("v1/reconciles")));
+    assert!(
+        stored
+            .keys()
+            .all(|key| Path::new(key).starts_with("v1/reconciles"))
+    );
 }

@@ -43,11 +43,21 @@ fn in_draft_layout(record: &Record) -> Record {
 
 #[tokio::test]
 async fn every_payload_of_every_capture_is_stored_byte_for_byte() {
-    for name in ["network", "dropper", "broken", "requirements", "operation", "steady-start"] {
+    for name in [
+        "network",
+        "dropper",
+        "broken",
+        "requirements",
+        "operation",
+        "steady-start",
+    ] {
         let home = Home::new();
         let records = capture(name);
         let metrics = home.play(&[], &records).await;
-        assert_eq!(counted(&metrics, "spanplane_messages_acknowledged_total"), records.len() as u64);
+        assert_eq!(
+            counted(&metrics, "spanplane_messages_acknowledged_total"),
+            records.len() as u64
+        );
         assert_eq!(counted(&metrics, "spanplane_objects_dropped_total"), 0);
         assert_eq!(counted(&metrics, "spanplane_messages_odd_total"), 0);
         let documents = home.documents().await;
@@ -91,7 +101,10 @@ async fn an_unchanged_reconcile_stores_nothing_even_after_a_restart() {
     assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 2);
     let metrics = home.play(&[], second).await;
     assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 0);
-    assert_eq!(counted(&metrics, "spanplane_reconciles_unchanged_total"), 11);
+    assert_eq!(
+        counted(&metrics, "spanplane_reconciles_unchanged_total"),
+        11
+    );
     assert_eq!(home.documents().await.len(), 2);
 }
 
@@ -131,7 +144,8 @@ async fn no_canary_that_the_rules_cover_reaches_the_store() {
     }
 
     let home = Home::new();
-    home.play(&["--redact-key=(?i)password|apikey"], &capture("secrets")).await;
+    home.play(&["--redact-key=(?i)password|apikey"], &capture("secrets"))
+        .await;
     let stored: String = home.documents().await.into_values().collect();
     assert!(!stored.contains("canary-s3cr3t-1-mr-spec"));
     assert!(!stored.contains(r#""apiKey":"canary"#));
@@ -146,18 +160,37 @@ async fn odd_messages_are_kept_counted_and_in_nobodys_way() {
     let empty_trace = message("", 0, RecordKind::Request, r#"{"odd":"trace"}"#);
     let odd = [
         raw_message(RecordKind::Request, br#"{"odd":"meta"}"#, b""),
-        raw_message(RecordKind::Request, br#"{"odd":"layout"}"#, &[0x19, 0, 0, 0, 0, 0, 0, 0, 0]),
+        raw_message(
+            RecordKind::Request,
+            br#"{"odd":"layout"}"#,
+            &[0x19, 0, 0, 0, 0, 0, 0, 0, 0],
+        ),
         empty_trace,
         message("text", 0, RecordKind::Request, "not json"),
         raw_message(RecordKind::Response, b"\xff\xfe binary", b""),
-        Record { message: bytes::Bytes::from_static(b"\xff\xff\xff\xff"), ..good.clone() },
+        Record {
+            message: bytes::Bytes::from_static(b"\xff\xff\xff\xff"),
+            ..good.clone()
+        },
     ];
     for record in odd.iter().chain([&good]) {
-        client.emit(record.kind, record.message.clone()).await.unwrap();
+        client
+            .emit(record.kind, record.message.clone())
+            .await
+            .unwrap();
     }
     let metrics = stop(sidecar).await;
-    for oddity in ["no_meta", "unknown_layout", "empty_trace_id", "not_json", "not_protobuf"] {
-        assert!(metrics.contains(&format!("oddity=\"{oddity}\"")), "{oddity}\n{metrics}");
+    for oddity in [
+        "no_meta",
+        "unknown_layout",
+        "empty_trace_id",
+        "not_json",
+        "not_protobuf",
+    ] {
+        assert!(
+            metrics.contains(&format!("oddity=\"{oddity}\"")),
+            "{oddity}\n{metrics}"
+        );
     }
     let stored: String = home.documents().await.into_values().collect();
     for kept in [
@@ -198,12 +231,40 @@ async fn a_straggler_joins_its_reconcile_under_the_same_key() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|step| (step["index"].as_i64().unwrap(), &step["request"], &step["response"]))
+        .map(|step| {
+            (
+                step["index"].as_i64().unwrap(),
+                &step["request"],
+                &step["response"],
+            )
+        })
         .collect();
-    let [a0, b0, a1, b1, another] =
-        [r#"{"a":0}"#, r#"{"b":0}"#, r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":"another"}"#]
-            .map(|json| serde_json::from_str::<Value>(json).unwrap());
-    assert_eq!(steps, [(0, &a0, &b0), (1, &a1, &b1), (1, &another, &Value::Null)]);
+    let [a0, b0, a1, b1, another] = [
+        r#"{"a":0}"#,
+        r#"{"b":0}"#,
+        r#"{"a":1}"#,
+        r#"{"b":1}"#,
+        r#"{"a":"another"}"#,
+    ]
+    .map(|json| serde_json::from_str::<Value>(json).unwrap());
+    assert_eq!(
+        steps,
+        [(0, &a0, &b0), (1, &a1, &b1), (1, &another, &Value::Null)]
+    );
+}
+
+#[tokio::test]
+async fn a_repeated_first_request_does_not_replace_what_was_stored() {
+    let home = Home::new();
+    let first = message("t", 0, RecordKind::Request, r#"{"a":0}"#);
+    let records = [
+        first.clone(),
+        message("t", 0, RecordKind::Response, r#"{"b":0}"#),
+    ];
+    home.play(&[], &records).await;
+    let before = home.documents().await;
+    home.play(&[], &[first]).await;
+    assert_eq!(home.documents().await, before);
 }
 
 #[tokio::test]
@@ -211,13 +272,21 @@ async fn a_message_over_the_limit_is_refused_as_grpc_servers_do_and_counted() {
     let home = Home::new();
     let sidecar = home.start(&["--max-recv-msg-size=1000"]).await;
     let mut client = home.client();
-    let large = message("t", 0, RecordKind::Request, &format!("\"{}\"", "x".repeat(2000)));
+    let large = message(
+        "t",
+        0,
+        RecordKind::Request,
+        &format!("\"{}\"", "x".repeat(2000)),
+    );
     let error = client.emit(large.kind, large.message).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
     let small = message("t", 0, RecordKind::Request, "{}");
     client.emit(small.kind, small.message).await.unwrap();
     let metrics = stop(sidecar).await;
-    assert!(metrics.contains("spanplane_messages_refused_total{reason=\"oversize\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("spanplane_messages_refused_total{reason=\"oversize\"} 1"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]
@@ -269,7 +338,10 @@ async fn a_store_that_fails_hangs_and_comes_back_loses_nothing() {
     let sidecar = home.start(&[]).await;
     let mut client = home.client();
     for record in &records {
-        client.emit(record.kind, record.message.clone()).await.unwrap();
+        client
+            .emit(record.kind, record.message.clone())
+            .await
+            .unwrap();
     }
     server.failed(2).await;
     server.set(Mood::Denies);
@@ -291,7 +363,10 @@ async fn what_a_hanging_store_did_not_take_is_stored_after_a_restart() {
     let sidecar = home.start(&["--shutdown-timeout=10ms"]).await;
     let mut client = home.client();
     for record in &records {
-        client.emit(record.kind, record.message.clone()).await.unwrap();
+        client
+            .emit(record.kind, record.message.clone())
+            .await
+            .unwrap();
     }
     server.failed(1).await;
     stop(sidecar).await;
@@ -309,7 +384,10 @@ async fn an_object_that_the_store_refuses_is_dropped_and_holds_nothing_up() {
     let records = ["good-1", "bad", "good-2"]
         .map(|trace| message(trace, 0, RecordKind::Request, r#"{"a":1}"#));
     let metrics = home.play(&[], &records).await;
-    assert!(metrics.contains("spanplane_objects_dropped_total{reason=\"refused\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("spanplane_objects_dropped_total{reason=\"refused\"} 1"),
+        "{metrics}"
+    );
     let keys: Vec<_> = home.documents().await.into_keys().collect();
     assert_eq!(keys.len(), 2);
     assert!(keys.iter().all(|key| key.contains("good")));
@@ -353,7 +431,9 @@ async fn grpc_health_and_reflection_know_the_service() {
 
     let mut health = HealthClient::new(channel.clone());
     for service in ["", SERVICE] {
-        let request = HealthCheckRequest { service: service.to_owned() };
+        let request = HealthCheckRequest {
+            service: service.to_owned(),
+        };
         let answer = health.check(request).await.unwrap().into_inner();
         assert_eq!(answer.status().as_str_name(), "SERVING");
     }
@@ -363,15 +443,24 @@ async fn grpc_health_and_reflection_know_the_service() {
         host: String::new(),
         message_request: Some(MessageRequest::FileContainingSymbol(SERVICE.to_owned())),
     };
-    let answers = reflection.server_reflection_info(tokio_stream::iter([question])).await.unwrap();
+    let answers = reflection
+        .server_reflection_info(tokio_stream::iter([question]))
+        .await
+        .unwrap();
     let answer = answers.into_inner().message().await.unwrap().unwrap();
     let Some(MessageResponse::FileDescriptorResponse(files)) = answer.message_response else {
         panic!("{answer:?}");
     };
     // The shipped messages, with the meta as a message: not the bytes that the server takes it as.
     let file = prost_types::FileDescriptorProto::decode(&*files.file_descriptor_proto[0]).unwrap();
-    let emit = file.message_type.iter().find(|message| message.name() == "EmitRequestRequest");
-    assert_eq!(emit.unwrap().field[1].type_name(), ".crossplane.pipeline.v1alpha1.StepMeta");
+    let emit = file
+        .message_type
+        .iter()
+        .find(|message| message.name() == "EmitRequestRequest");
+    assert_eq!(
+        emit.unwrap().field[1].type_name(),
+        ".crossplane.pipeline.v1alpha1.StepMeta"
+    );
     stop(sidecar).await;
 }
 
@@ -384,12 +473,18 @@ async fn what_comes_while_stopping_is_answered_unavailable() {
     let metrics = sidecar.metrics().clone();
     let mut client = home.client();
     let record = message("t", 0, RecordKind::Request, "{}");
-    client.emit(record.kind, record.message.clone()).await.unwrap();
+    client
+        .emit(record.kind, record.message.clone())
+        .await
+        .unwrap();
     let stopping = sidecar.run_until(std::future::ready(()));
     let asking = async {
         // The store takes nothing, so the sidecar goes on draining.
         server.failed(1).await;
-        let status = client.emit(record.kind, record.message.clone()).await.unwrap_err();
+        let status = client
+            .emit(record.kind, record.message.clone())
+            .await
+            .unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         server.set(Mood::Works);
     };
@@ -398,7 +493,12 @@ async fn what_comes_while_stopping_is_answered_unavailable() {
         outcome = stopping => panic!("stopped too early: {outcome:?}"),
         () = asking => {}
     }
-    assert!(metrics.text().unwrap().contains("{reason=\"shutting_down\"} 1"));
+    assert!(
+        metrics
+            .text()
+            .unwrap()
+            .contains("{reason=\"shutting_down\"} 1")
+    );
 }
 
 #[tokio::test]
@@ -411,14 +511,21 @@ async fn a_store_on_disk_is_pruned_and_what_is_gone_is_not_linked_to() {
 
     let sidecar = home.start(&["--retention-bytes=1"]).await;
     let pruned = async {
-        while counted(&sidecar.metrics().text().unwrap(), "spanplane_objects_pruned_total") < 2 {
+        while counted(
+            &sidecar.metrics().text().unwrap(),
+            "spanplane_objects_pruned_total",
+        ) < 2
+        {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, pruned).await.unwrap();
     let mut client = home.client();
     for record in second {
-        client.emit(record.kind, record.message.clone()).await.unwrap();
+        client
+            .emit(record.kind, record.message.clone())
+            .await
+            .unwrap();
     }
     let metrics = stop(sidecar).await;
     assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 2);

@@ -140,6 +140,14 @@ fn diagnose(error: &object_store::Error) -> Trouble {
     }
 }
 
+/// Whether the store does not know what was asked of it, rather than having failed at it.
+pub(super) fn is_unknown_to_store(error: &object_store::Error) -> bool {
+    use object_store::Error::{NotImplemented, NotSupported};
+
+    matches!(error, NotImplemented { .. } | NotSupported { .. })
+        || error.to_string().contains("NotImplemented")
+}
+
 fn io_error_in<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,7 +1,8 @@
 //! The bucket: the only module that knows keys, compression and clients.
 //!
 //! It writes for the sidecar and reads for whoever asks later. Invariant: writing the same object
-//! again changes nothing, so everything here may be repeated.
+//! again changes nothing, so everything here may be repeated; and an object is only ever replaced
+//! by one that holds all that it held.
 
 mod failure;
 mod keys;
@@ -11,13 +12,20 @@ mod prune;
 mod store;
 mod uploads;
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{
-    Attribute, Attributes, ObjectStore as _, ObjectStoreExt as _, PutMultipartOptions, PutOptions,
-    PutPayload, path::Path,
+    Attribute, Attributes, ObjectStore as _, ObjectStoreExt as _, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload, path::Path,
 };
 use tokio::sync::mpsc;
 
@@ -25,7 +33,7 @@ pub use self::{
     failure::{StoreError, Trouble},
     keys::Key,
     memory::{Remembered, SubjectMemory},
-    object::{Body, Compression, ObjectWriter, Part},
+    object::{Body, Compression, ObjectWriter, PART_BYTES, Part},
     prune::{Retention, prune},
     store::{OpenStoreError, StoreUrl, StoreUrlError, Variables},
     uploads::{Backoff, Event, JobId, Uploads},
@@ -46,6 +54,25 @@ const CHECK_KEY: &str = "v1/check.json";
 pub struct Archive {
     store: store::OpenStore,
     compression: Compression,
+    /// The store knows writes that fail if something is there.
+    can_create: Arc<AtomicBool>,
+}
+
+/// Where an object may be put.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// Only where nothing stands.
+    IfFree,
+    /// In place of what stands there.
+    Replacing,
+}
+
+/// How putting an object ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Put {
+    Stored,
+    /// Something stands there already.
+    Occupied,
 }
 
 /// An object that stands in the store already.
@@ -53,8 +80,8 @@ pub struct Archive {
 pub enum Existing {
     /// Its document.
     Document { key: Key, document: Vec<u8> },
-    /// It is too large to be read back.
-    TooLarge { key: Key },
+    /// It is too large to be read back, or can't be read.
+    Unjoinable { key: Key },
 }
 
 /// Why an object can't be read.
@@ -81,6 +108,7 @@ impl Archive {
         Ok(Self {
             store: url.open(variables)?,
             compression,
+            can_create: Arc::new(AtomicBool::new(true)),
         })
     }
 
@@ -105,17 +133,42 @@ impl Archive {
     }
 
     /// Puts an object in its place, whole or not at all.
-    pub async fn put(&self, key: &Key, trace_id: &TraceId, body: Bytes) -> Result<(), StoreError> {
+    pub async fn put(
+        &self,
+        key: &Key,
+        trace_id: &TraceId,
+        body: Bytes,
+        place: Place,
+    ) -> Result<Put, StoreError> {
+        let is_conditional = place == Place::IfFree && self.can_create.load(Ordering::Relaxed);
+        let mode = if is_conditional {
+            PutMode::Create
+        } else {
+            PutMode::Overwrite
+        };
+        let attributes = self.attributes(self.compression, Some(trace_id));
         let options = PutOptions {
-            attributes: self.attributes(self.compression, Some(trace_id)),
+            mode,
+            attributes,
             ..PutOptions::default()
         };
-        let payload = PutPayload::from_bytes(body);
-        self.store
+        let location = self.location(key.as_str());
+        let payload = PutPayload::from_bytes(body.clone());
+        match self
+            .store
             .client
-            .put_opts(&self.location(key.as_str()), payload, options)
-            .await?;
-        Ok(())
+            .put_opts(&location, payload, options)
+            .await
+        {
+            Ok(_) => Ok(Put::Stored),
+            Err(object_store::Error::AlreadyExists { .. }) if is_conditional => Ok(Put::Occupied),
+            Err(error) if is_conditional && failure::is_unknown_to_store(&error) => {
+                tracing::warn!("the store knows no conditional writes; it is written to without");
+                self.can_create.store(false, Ordering::Relaxed);
+                Box::pin(self.put(key, trace_id, body, place)).await
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Puts an object in its place as its parts come, and returns its size; `None` if the last
@@ -162,7 +215,7 @@ impl Archive {
         subject: &Subject,
         trace_id: &TraceId,
         around: Timestamp,
-    ) -> Result<Option<Existing>, FetchError> {
+    ) -> Result<Option<Existing>, StoreError> {
         // A reconcile that began before midnight stands in that day's folder.
         for day in [around, around - DAY] {
             let folder = self.location(&keys::day_folder(subject, day));
@@ -175,10 +228,16 @@ impl Archive {
                     continue;
                 }
                 if meta.size > JOINABLE_BYTES {
-                    return Ok(Some(Existing::TooLarge { key }));
+                    return Ok(Some(Existing::Unjoinable { key }));
                 }
-                let document = self.fetch(&key).await?;
-                return Ok(Some(Existing::Document { key, document }));
+                return Ok(Some(match self.fetch(&key).await {
+                    Ok(document) => Existing::Document { key, document },
+                    Err(FetchError::Store(error)) => return Err(error),
+                    Err(error @ FetchError::Decompress { .. }) => {
+                        tracing::warn!(%error, "cannot join with the part stored before");
+                        Existing::Unjoinable { key }
+                    }
+                }));
             }
         }
         Ok(None)

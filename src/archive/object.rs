@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use tokio::sync::mpsc;
 
 /// S3 takes parts of 5 MiB or more.
-const PART_BYTES: usize = 5 * 1024 * 1024;
+pub const PART_BYTES: usize = 5 * 1024 * 1024;
 /// Past this, payloads of one reconcile repeat further apart than the small window reaches.
 const LONG_DISTANCE_BYTES: usize = 512 * 1024;
 /// 8 MiB: the most that browsers accept.

@@ -76,7 +76,10 @@ impl Variables {
     }
 
     fn first_of(&self, names: &[&str]) -> Option<&str> {
-        names.iter().find_map(|name| self.0.get(*name)).map(String::as_str)
+        names
+            .iter()
+            .find_map(|name| self.0.get(*name))
+            .map(String::as_str)
     }
 
     /// Hands those that begin with `prefix`, and that it knows, to a builder.
@@ -87,16 +90,25 @@ impl Variables {
         with_config: impl Fn(B, K, String) -> B,
     ) -> B {
         let known = self.0.iter().filter_map(|(name, value)| {
-            let key = name.starts_with(prefix).then(|| name.to_ascii_lowercase().parse())?;
+            let key = name
+                .starts_with(prefix)
+                .then(|| name.to_ascii_lowercase().parse())?;
             Some((key.ok()?, value.clone()))
         });
-        known.fold(builder, |builder, (key, value)| with_config(builder, key, value))
+        known.fold(builder, |builder, (key, value)| {
+            with_config(builder, key, value)
+        })
     }
 }
 
 impl<N: Into<String>> FromIterator<(N, N)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, N)>>(variables: I) -> Self {
-        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        Self(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
     }
 }
 
@@ -218,8 +230,11 @@ impl StoreUrl {
             }
             StoreKind::Memory => Arc::new(InMemory::new()),
             StoreKind::S3 => {
-                let endpoint =
-                    variables.first_of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"]);
+                let endpoint = variables.first_of(&[
+                    "AWS_ENDPOINT_URL_S3",
+                    "AWS_ENDPOINT_URL",
+                    "AWS_ENDPOINT",
+                ]);
                 let builder = variables
                     .apply("AWS_", AmazonS3Builder::new(), AmazonS3Builder::with_config)
                     .with_bucket_name(&self.bucket)
@@ -239,7 +254,11 @@ impl StoreUrl {
             StoreKind::Azure => {
                 let endpoint = variables.first_of(&["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"]);
                 let mut builder = variables
-                    .apply("AZURE_", MicrosoftAzureBuilder::new(), MicrosoftAzureBuilder::with_config)
+                    .apply(
+                        "AZURE_",
+                        MicrosoftAzureBuilder::new(),
+                        MicrosoftAzureBuilder::with_config,
+                    )
                     .with_container_name(&self.bucket);
                 if let Some(msi) = variables.first_of(&["IDENTITY_ENDPOINT"]) {
                     builder = builder.with_msi_endpoint(msi);

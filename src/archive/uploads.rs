@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tokio::{runtime::Handle, sync::mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Archive, Existing, FetchError, Key, Part, StoreError, Trouble};
+use super::{Archive, Existing, Key, Part, Place, Put, StoreError, Trouble};
 use crate::{
     bell::Bell,
     metrics::Metrics,
@@ -49,6 +49,10 @@ pub enum Event {
     },
     /// The store will never take it.
     Refused {
+        job: JobId,
+    },
+    /// Something stands in its place already.
+    Occupied {
         job: JobId,
     },
     /// It was sent in parts and broke off: it has to be written again from the start.
@@ -139,13 +143,21 @@ impl Uploads {
     }
 
     /// Stores an object.
-    pub fn store(&self, job: JobId, key: Key, trace_id: TraceId, body: Bytes) {
+    pub fn store(&self, job: JobId, key: Key, trace_id: TraceId, body: Bytes, place: Place) {
         let shared = Arc::clone(&self.0);
         self.spawn(async move {
             let mut tries = shared.first_try();
             loop {
-                match shared.archive.put(&key, &trace_id, body.clone()).await {
-                    Ok(()) => {
+                match shared
+                    .archive
+                    .put(&key, &trace_id, body.clone(), place)
+                    .await
+                {
+                    Ok(Put::Occupied) => {
+                        shared.succeeded();
+                        return Event::Occupied { job };
+                    }
+                    Ok(Put::Stored) => {
                         shared.succeeded();
                         return Event::Stored {
                             job,
@@ -200,11 +212,13 @@ impl Uploads {
                         shared.succeeded();
                         return Event::Found { job, existing };
                     }
-                    Err(FetchError::Store(error))
-                        if shared.may_try_again(&mut tries, &error).await => {}
+                    Err(error) if shared.may_try_again(&mut tries, &error).await => {}
                     Err(error) => {
-                        tracing::warn!(%error, %trace_id, "cannot join with the part stored before");
-                        return Event::Found { job, existing: None };
+                        tracing::warn!(%error, %trace_id, "cannot look for an earlier part");
+                        return Event::Found {
+                            job,
+                            existing: None,
+                        };
                     }
                 }
             }

@@ -28,7 +28,7 @@ use std::{
 use self::open::OpenReconcile;
 use crate::{
     decode::StepMeta,
-    reconcile::{ClosedReconcile, Closing, Half, SubjectIdentity, TraceId},
+    reconcile::{ClosedReconcile, Closing, Half, Subject, SubjectIdentity, TraceId},
     record::RecordKind,
     time::Timestamp,
 };
@@ -68,11 +68,20 @@ pub struct Arrival {
     pub maybe_fatal: bool,
 }
 
+impl Arrival {
+    /// When the step began, by the sender's clock if it tells.
+    fn started_at(&self) -> Timestamp {
+        self.meta.timestamp.unwrap_or(self.half.received_at)
+    }
+}
+
 /// The open reconciles.
 #[derive(Debug)]
 pub struct Assembler {
     limits: Limits,
     now: Timestamp,
+    /// How far `now` is ahead of the log's clock, which has stepped back by that much.
+    ahead: Duration,
     open: HashMap<TraceId, OpenReconcile>,
     deadlines: BTreeSet<(Timestamp, TraceId)>,
     newest_of: HashMap<SubjectIdentity, TraceId>,
@@ -83,6 +92,7 @@ impl Assembler {
         Self {
             limits,
             now: Timestamp::default(),
+            ahead: Duration::ZERO,
             open: HashMap::new(),
             deadlines: BTreeSet::new(),
             newest_of: HashMap::new(),
@@ -91,9 +101,11 @@ impl Assembler {
 
     /// Takes a record in; whatever that closes goes to `closed`.
     pub fn accept(&mut self, arrival: Arrival, closed: &mut Vec<ClosedReconcile>) {
+        self.follow_step_back(arrival.half.received_at);
         self.advance(arrival.half.received_at, closed);
         let trace_id = trace_id_of(&arrival);
-        if begins_reconcile(&arrival) && !self.open.contains_key(&trace_id) {
+        let is_newest = self.begins_newest(&arrival);
+        if is_newest && !self.open.contains_key(&trace_id) {
             self.succeed_previous(&arrival, closed);
         }
         if !self.open.contains_key(&trace_id) && self.open.len() >= self.limits.open_reconciles {
@@ -108,11 +120,12 @@ impl Assembler {
             .or_insert_with(|| OpenReconcile::new(subject, arrival.half.received_at));
         self.deadlines
             .remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
-        if begins_reconcile(&arrival) {
+        reconcile.add(arrival, now);
+        // NOTE: after adding, which may be what names the subject.
+        if is_newest {
             self.newest_of
                 .insert(reconcile.subject().identity(), trace_id.clone());
         }
-        reconcile.add(arrival, now);
 
         if reconcile.record_count() >= self.limits.records_each {
             self.close(&trace_id, Closing::Flooded, closed);
@@ -124,23 +137,16 @@ impl Assembler {
         }
     }
 
-    /// Lets time pass. It never goes back: a clock that steps back stands still here.
+    /// Lets time pass. It never goes back: a clock that steps back stands still here, until a
+    /// record shows that it stepped too far to be waited for.
     pub fn advance(&mut self, now: Timestamp, closed: &mut Vec<ClosedReconcile>) {
-        self.now = self.now.max(now);
+        self.now = self.now.max(now + self.ahead);
         while let Some((deadline, trace_id)) = self.deadlines.first().cloned() {
             if deadline > self.now {
                 break;
             }
-            let overdue = self
-                .open
-                .get(&trace_id)
-                .is_some_and(OpenReconcile::is_outstanding);
-            let closing = if overdue {
-                Closing::Overdue
-            } else {
-                Closing::Idle
-            };
-            self.close(&trace_id, closing, closed);
+            let closing = self.open.get(&trace_id).map(OpenReconcile::closing_by_time);
+            self.close(&trace_id, closing.unwrap_or(Closing::Idle), closed);
         }
     }
 
@@ -151,9 +157,10 @@ impl Assembler {
         }
     }
 
-    /// When time next closes something.
+    /// When time next closes something, by the log's clock.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let first = self.deadlines.first();
+        first.map(|(deadline, _)| *deadline - self.ahead)
     }
 
     /// Arrival of the oldest record in an open reconcile.
@@ -162,6 +169,29 @@ impl Assembler {
             .values()
             .map(OpenReconcile::first_received_at)
             .min()
+    }
+
+    /// Goes on from here if the clock stepped back further than anything is waited for: standing
+    /// still until it is back would keep everything open for as long.
+    fn follow_step_back(&mut self, received_at: Timestamp) {
+        let behind = self.now.since(received_at + self.ahead);
+        if behind > self.limits.overdue {
+            self.ahead += behind;
+        }
+    }
+
+    /// Whether this begins a reconcile of a subject with a name, and none that began before the
+    /// newest one did: that is a straggler.
+    fn begins_newest(&self, arrival: &Arrival) -> bool {
+        let Some(subject) = &arrival.meta.subject else {
+            return false;
+        };
+        if !begins_reconcile(arrival) || *subject == Subject::default() {
+            return false;
+        }
+        let newest = self.newest_of.get(&subject.identity());
+        let newest = newest.and_then(|trace_id| self.open.get(trace_id));
+        newest.is_none_or(|newest| arrival.started_at() >= newest.started_at())
     }
 
     /// A reconcile of this subject begins: the one before has nothing more to come.
@@ -187,10 +217,11 @@ impl Assembler {
     }
 
     fn close_oldest(&mut self, closed: &mut Vec<ClosedReconcile>) {
+        // NOTE: by place in the log, not by time: no two are equal, and no clock steps.
         let oldest = self
             .open
             .iter()
-            .min_by_key(|(_, reconcile)| reconcile.first_received_at());
+            .min_by_key(|(_, reconcile)| reconcile.first_position());
         if let Some(trace_id) = oldest.map(|(trace_id, _)| trace_id.clone()) {
             self.close(&trace_id, Closing::Flooded, closed);
         }

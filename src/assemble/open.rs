@@ -39,6 +39,7 @@ impl OpenReconcile {
     }
 
     pub(super) fn add(&mut self, arrival: Arrival, now: Timestamp) {
+        let started_at = arrival.started_at();
         let Arrival {
             kind,
             meta,
@@ -82,7 +83,7 @@ impl OpenReconcile {
             iteration: meta.iteration,
             name: meta.step_name,
             function: meta.function_name,
-            started_at: meta.timestamp.unwrap_or(half.received_at),
+            started_at,
             error,
             request: None,
             response: None,
@@ -104,6 +105,16 @@ impl OpenReconcile {
         self.first_received_at
     }
 
+    pub(super) fn first_position(&self) -> Option<Position> {
+        self.records.first().copied()
+    }
+
+    /// When its first step began, by the sender's clock.
+    pub(super) fn started_at(&self) -> Timestamp {
+        let starts = self.steps.iter().map(|step| step.started_at);
+        starts.min().unwrap_or(self.first_received_at)
+    }
+
     pub(super) fn record_count(&self) -> usize {
         self.records.len()
     }
@@ -118,8 +129,19 @@ impl OpenReconcile {
             .any(|step| step.awaits_response() && Some(place(step)) == last)
     }
 
+    /// Nothing comes after what ended it. A request that its response overtook still does.
     pub(super) fn is_ended(&self) -> bool {
-        self.ended && !self.is_outstanding()
+        let overtaken = self.steps.iter().any(|step| step.request.is_none());
+        self.ended && !overtaken && !self.is_outstanding()
+    }
+
+    /// Why it is closed once its deadline has passed.
+    pub(super) fn closing_by_time(&self) -> Closing {
+        match (self.is_outstanding(), self.succeeded) {
+            (true, true) => Closing::Succeeded,
+            (true, false) => Closing::Overdue,
+            (false, _) => Closing::Idle,
+        }
     }
 
     /// When to stop waiting.

@@ -23,7 +23,8 @@ use bytes::Bytes;
 use super::paced::PacedWriter;
 use crate::{
     archive::{
-        Body, Event, Existing, JobId, Key, ObjectWriter, Remembered, SubjectMemory, Uploads,
+        Body, Event, Existing, JobId, Key, ObjectWriter, PART_BYTES, Place, Remembered,
+        SubjectMemory, Uploads,
     },
     assemble::{Arrival, Assembler},
     bell::Bell,
@@ -279,7 +280,9 @@ impl Desk {
                 .metrics
                 .reconcile_closed(outcome, name_of(reconcile.closing));
             tracing::debug!(trace_id = %reconcile.trace_id, outcome, "reconcile closed");
-            let earlier = if reconcile.is_fragment() {
+            // NOTE: what is sent in parts can't be kept from replacing what stands there.
+            let must_look = reconcile.is_fragment() || reconcile.payload_bytes() > PART_BYTES;
+            let earlier = if must_look {
                 None
             } else {
                 Some(Earlier::Nothing)
@@ -366,6 +369,12 @@ impl Desk {
             reconcile.started_at(),
             compression,
         );
+        let is_alone = matches!(earlier, Some(Earlier::Nothing) | None);
+        let place = if is_alone {
+            Place::IfFree
+        } else {
+            Place::Replacing
+        };
         let (key, document) = match earlier {
             Some(Earlier::Stored(Existing::Document { key, document })) => {
                 match EarlierDocument::parse(document) {
@@ -373,7 +382,9 @@ impl Desk {
                     None => (own_key.of_part(*fingerprint), None),
                 }
             }
-            Some(Earlier::Stored(Existing::TooLarge { key })) => (key.of_part(*fingerprint), None),
+            Some(Earlier::Stored(Existing::Unjoinable { key })) => {
+                (key.of_part(*fingerprint), None)
+            }
             Some(Earlier::Nothing) | None => (own_key, None),
         };
 
@@ -413,7 +424,7 @@ impl Desk {
             job.bytes = body.len();
             self.behind
                 .uploads
-                .store(job.id, key, job.reconcile.trace_id.clone(), body);
+                .store(job.id, key, job.reconcile.trace_id.clone(), body, place);
         }
         Ok(())
     }
@@ -434,6 +445,7 @@ impl Desk {
     fn hear(&mut self, event: Event) {
         let (Event::Stored { job: id, .. }
         | Event::Refused { job: id }
+        | Event::Occupied { job: id }
         | Event::BrokeOff { job: id }
         | Event::Found { job: id, .. }) = event;
         let Some(mut job) = self.under_way.remove(&id) else {
@@ -450,6 +462,11 @@ impl Desk {
             Event::Refused { .. } => {
                 self.behind.metrics.object_lost(ObjectLoss::Refused);
                 self.behind.follower.finish(&job.reconcile.records);
+            }
+            Event::Occupied { .. } => {
+                // A part of it was stored before: by a process that died, or before a straggler.
+                job.earlier = None;
+                self.put_back(job);
             }
             Event::BrokeOff { .. } => self.put_back(job),
             Event::Found { existing, .. } => {

@@ -34,7 +34,8 @@ use self::{
 };
 use crate::{
     archive::{
-        Archive, Backoff, Event, Key, OpenStoreError, Retention, StoreUrl, SubjectMemory, Uploads, prune,
+        Archive, Backoff, Event, Key, OpenStoreError, Retention, StoreUrl, SubjectMemory, Uploads,
+        prune,
     },
     assemble::{Assembler, Limits},
     bell::Bell,
@@ -298,8 +299,11 @@ fn start_store(
     metrics: &Metrics,
     bell: &Arc<Bell>,
 ) -> Result<StartedStore, RunError> {
-    let archive =
-        Archive::open(&settings.store, &settings.store_variables, settings.compression)?;
+    let archive = Archive::open(
+        &settings.store,
+        &settings.store_variables,
+        settings.compression,
+    )?;
     let (heard, events) = mpsc::channel();
     let uploads = Uploads::new(
         archive.clone(),
@@ -314,7 +318,10 @@ fn start_store(
         let stop = stop.clone();
         tasks.spawn(async move { stop.run_until_cancelled(work).await });
     };
-    background(Box::pin(check_store(archive.clone(), settings.store.clone())));
+    background(Box::pin(check_store(
+        archive.clone(),
+        settings.store.clone(),
+    )));
     let (removed, pruned) = mpsc::channel();
     if settings.store.local_folder().is_some() {
         background(Box::pin(keep_pruning(
@@ -325,7 +332,11 @@ fn start_store(
             removed,
         )));
     }
-    Ok(StartedStore { uploads, events, pruned })
+    Ok(StartedStore {
+        uploads,
+        events,
+        pruned,
+    })
 }
 
 fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunError> {

@@ -188,7 +188,7 @@ impl Spool {
             let sync_all = || unsynced.sync(&*disk, &synced_folder);
             let synced = keep_syncing(sync, &all_written, &syncing_metrics, sync_all);
             // Nobody need be waiting for it.
-            drop(all_synced.send(synced));
+            all_synced.send(synced).ok();
         })?;
         let follower = Follower::new(folder, Arc::clone(&ledger), metrics.clone());
         let appends = Appender {

@@ -84,15 +84,14 @@ impl Unsynced {
     /// fails does not keep the others from it.
     pub(super) fn sync(&self, disk: &dyn Disk, folder: &Path) -> io::Result<()> {
         let unsynced = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let files = unsynced
-            .files
-            .iter()
-            .fold(Ok(()), |synced, file| synced.and(file.sync()));
-        if unsynced.folder {
-            files.and(disk.sync_folder(folder))
-        } else {
-            files
+        let mut synced = Ok(());
+        for file in &unsynced.files {
+            synced = synced.and(file.sync());
         }
+        if unsynced.folder {
+            synced = synced.and(disk.sync_folder(folder));
+        }
+        synced
     }
 }
 

@@ -1,8 +1,15 @@
 //! What several test programs share: captures, a sidecar on a socket of its own, and a look into
 //! its store.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
-#![allow(clippy::allow_attributes, reason = "what is unused differs from program to program")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program uses a part of this"
+)]
+#![allow(
+    clippy::allow_attributes,
+    reason = "what is unused differs from program to program"
+)]
 
 pub mod s3;
 
@@ -55,7 +62,11 @@ pub struct Home {
 impl Home {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { folder, variables: Variables::default(), store: None }
+        Self {
+            folder,
+            variables: Variables::default(),
+            store: None,
+        }
     }
 
     /// With a bucket on this server as its store.
@@ -95,7 +106,11 @@ impl Home {
             line.extend(["--store", store]);
         }
         line.extend(flags);
-        let mut settings = ServeLine::try_parse_from(line).unwrap().args.validate().unwrap();
+        let mut settings = ServeLine::try_parse_from(line)
+            .unwrap()
+            .args
+            .validate()
+            .unwrap();
         settings.store_variables = self.variables.clone();
         settings
     }
@@ -113,7 +128,10 @@ impl Home {
         let sidecar = self.start(flags).await;
         let mut client = self.client();
         for record in records {
-            client.emit(record.kind, record.message.clone()).await.unwrap();
+            client
+                .emit(record.kind, record.message.clone())
+                .await
+                .unwrap();
         }
         stop(sidecar).await
     }
@@ -139,7 +157,10 @@ pub async fn stop(sidecar: Sidecar) -> String {
 /// The value of a counter, summed over its labels.
 pub fn counted(metrics: &str, name: &str) -> u64 {
     let is_it = |line: &&str| line.split([' ', '{']).next() == Some(name);
-    let values = metrics.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap());
+    let values = metrics
+        .lines()
+        .filter(is_it)
+        .map(|line| line.rsplit(' ').next().unwrap());
     values.map(|value| value.parse::<u64>().unwrap()).sum()
 }
 
@@ -195,7 +216,10 @@ pub fn message(trace: &str, step: i32, kind: RecordKind, payload: &str) -> Recor
     use pipeline::{CompositionMeta, StepMeta, step_meta::Context};
 
     let meta = StepMeta {
-        timestamp: Some(prost_types::Timestamp { seconds: 1_794_803_806, nanos: 5_000_000 }),
+        timestamp: Some(prost_types::Timestamp {
+            seconds: 1_794_803_806,
+            nanos: 5_000_000,
+        }),
         trace_id: trace.to_owned(),
         span_id: format!("{trace}-{step}"),
         step_index: step,
@@ -219,13 +243,24 @@ pub fn raw_message(kind: RecordKind, payload: &[u8], meta: &[u8]) -> Record {
     let payload = Bytes::copy_from_slice(payload);
     let meta = Bytes::copy_from_slice(meta);
     let message = match kind {
-        RecordKind::Request => {
-            pipeline::EmitRequestRequest { request: payload, meta }.encode_to_vec()
+        RecordKind::Request => pipeline::EmitRequestRequest {
+            request: payload,
+            meta,
         }
+        .encode_to_vec(),
         RecordKind::Response => {
             let error = String::new();
-            pipeline::EmitResponseRequest { response: payload, error, meta }.encode_to_vec()
+            pipeline::EmitResponseRequest {
+                response: payload,
+                error,
+                meta,
+            }
+            .encode_to_vec()
         }
     };
-    Record { kind, received_at: spanplane::time::Timestamp::default(), message: message.into() }
+    Record {
+        kind,
+        received_at: spanplane::time::Timestamp::default(),
+        message: message.into(),
+    }
 }

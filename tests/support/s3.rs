@@ -9,7 +9,9 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use s3s::{
-    Body, HttpRequest, HttpResponse, auth::SimpleAuth, service::{S3Service, S3ServiceBuilder},
+    Body, HttpRequest, HttpResponse,
+    auth::SimpleAuth,
+    service::{S3Service, S3ServiceBuilder},
 };
 use spanplane::archive::Variables;
 use tempfile::TempDir;
@@ -26,6 +28,8 @@ pub enum Mood {
     Unavailable,
     Denies,
     HasNoBucket,
+    /// Answers that it does not know If-None-Match.
+    KnowsNoConditions,
     Hangs,
     /// Takes no object whose key holds this word.
     Refuses(&'static str),
@@ -47,8 +51,7 @@ impl S3Server {
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
-        let mut builder =
-            S3ServiceBuilder::new(s3s_fs::FileSystem::new(folder.path()).unwrap());
+        let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(folder.path()).unwrap());
         builder.set_auth(SimpleAuth::from_single("inspector", "inspector-secret"));
         let service = builder.build();
 
@@ -58,10 +61,15 @@ impl S3Server {
         let failures = watch::Sender::new(0);
         let writes = watch::Sender::new(0);
         let counters = Arc::new((failures.clone(), writes.clone()));
-        #[expect(clippy::disallowed_methods, reason = "a server for tests has no stages")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a server for tests has no stages"
+        )]
         let accepting = tokio::spawn(async move {
             loop {
-                let Ok((stream, _)) = listener.accept().await else { return };
+                let Ok((stream, _)) = listener.accept().await else {
+                    return;
+                };
                 let (service, moods) = (service.clone(), moods.clone());
                 let counters = Arc::clone(&counters);
                 let answer = service_fn(move |request| {
@@ -76,11 +84,22 @@ impl S3Server {
                     let connection = Builder::new(TokioExecutor::new());
                     let answer = TowerToHyperService::new(answer);
                     // A client that goes away is no concern of the server.
-                    drop(connection.serve_connection(TokioIo::new(stream), answer).await);
+                    drop(
+                        connection
+                            .serve_connection(TokioIo::new(stream), answer)
+                            .await,
+                    );
                 });
             }
         });
-        Self { address, mood, failures, writes, accepting, folder }
+        Self {
+            address,
+            mood,
+            failures,
+            writes,
+            accepting,
+            folder,
+        }
     }
 
     pub fn set(&self, mood: Mood) {
@@ -90,7 +109,10 @@ impl S3Server {
     /// Waits until this many writes were not taken.
     pub async fn failed(&self, count: usize) {
         let mut failures = self.failures.subscribe();
-        failures.wait_for(|failures| *failures >= count).await.unwrap();
+        failures
+            .wait_for(|failures| *failures >= count)
+            .await
+            .unwrap();
     }
 
     /// Writes taken so far.
@@ -137,13 +159,19 @@ async fn answer(
         Mood::Unavailable => Some((503, "SlowDown")),
         Mood::Denies => Some((403, "AccessDenied")),
         Mood::HasNoBucket => Some((404, "NoSuchBucket")),
+        Mood::KnowsNoConditions => request
+            .headers()
+            .contains_key("if-none-match")
+            .then_some((501, "NotImplemented")),
         Mood::Hangs => {
             failures.send_modify(|count| *count += 1);
             return std::future::pending().await;
         }
-        Mood::Refuses(word) => {
-            request.uri().path().contains(word).then_some((400, "EntityTooLarge"))
-        }
+        Mood::Refuses(word) => request
+            .uri()
+            .path()
+            .contains(word)
+            .then_some((400, "EntityTooLarge")),
     };
     if let Some((status, code)) = fault {
         failures.send_modify(|count| *count += 1);
@@ -152,7 +180,10 @@ async fn answer(
         *answer.status_mut() = hyper::StatusCode::from_u16(status).unwrap();
         return answer;
     }
-    let answer = service.call(HttpRequest::from(request.map(Body::from))).await.unwrap();
+    let answer = service
+        .call(HttpRequest::from(request.map(Body::from)))
+        .await
+        .unwrap();
     if is_write && !is_check {
         writes.send_modify(|count| *count += 1);
     }

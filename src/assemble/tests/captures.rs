@@ -22,8 +22,7 @@ macro_rules! capture {
 /// As the stage that follows the log looks at a record.
 fn look_at(position: Position, record: &Record) -> Arrival {
     let step = step_of(record);
-    let fatal = b"SEVERITY_FATAL";
-    let says_fatal = step.payload.windows(fatal.len()).any(|text| text == fatal);
+    let says_fatal = memchr::memmem::find(&step.payload, b"SEVERITY_FATAL").is_some();
     Arrival {
         kind: step.kind,
         meta: step.meta,

@@ -147,7 +147,10 @@ fn a_pipeline_that_goes_on_after_a_false_alarm_loses_nothing() {
     log.accept_all(pair("t", 1, 1));
     log.close_all();
     let [first, rest] = <[_; 2]>::try_from(log.closed()).unwrap();
-    assert_eq!((records_of(&first), records_of(&rest)), (vec![0, 1], vec![2, 3]));
+    assert_eq!(
+        (records_of(&first), records_of(&rest)),
+        (vec![0, 1], vec![2, 3])
+    );
     assert_eq!(first.trace_id, rest.trace_id);
     assert!(!first.is_fragment() && rest.is_fragment());
 }

@@ -12,7 +12,7 @@ mod properties;
 
 use super::*;
 use crate::{
-    reconcile::{PayloadHash, Step, Subject},
+    reconcile::{PayloadHash, Step},
     record::{Position, SegmentId},
 };
 

@@ -43,11 +43,7 @@ fn steps_come_out_in_the_order_of_the_pipeline() {
     ]);
     assert_eq!(
         steps_of(&reconcile),
-        [
-            (Some(2), Some(5)),
-            (Some(4), Some(1)),
-            (Some(0), Some(3))
-        ]
+        [(Some(2), Some(5)), (Some(4), Some(1)), (Some(0), Some(3))]
     );
     let names = reconcile.steps.iter().map(|step| step.name.as_str());
     assert!(names.eq(["step-0", "step-1", "step-2"]));
@@ -137,11 +133,7 @@ fn iterations_of_a_step_are_steps_in_order() {
     assert!(iterations.eq([0, 1, 2]));
     assert_eq!(
         steps_of(&reconcile),
-        [
-            (Some(0), Some(1)),
-            (Some(4), Some(5)),
-            (Some(2), Some(3))
-        ]
+        [(Some(0), Some(1)), (Some(4), Some(5)), (Some(2), Some(3))]
     );
 }
 

@@ -1,0 +1,164 @@
+//! A disk that can be full, read-only or slow, over the real one. It does not sync: nothing that
+//! runs here could tell.
+
+use std::{
+    io::{self, IoSlice},
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+};
+
+use spanplane::spool::{Disk, LocalDisk, SegmentFile};
+
+use crate::home::PATIENCE;
+
+/// What the disk was asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Call {
+    Create,
+    Append,
+    Truncate,
+    Sync,
+    SyncFolder,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    calls: Vec<Call>,
+    /// Asked for these, the disk fails.
+    failing: Vec<Call>,
+    /// Bytes that still fit; `None`: as many as you like.
+    room: Option<u64>,
+    held: bool,
+    /// Somebody waits for the end of that.
+    waiting: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A handle: the log has one, the test another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TestDisk(Arc<Shared>);
+
+impl TestDisk {
+    pub(crate) fn with_room(bytes: u64) -> Self {
+        let disk = Self::default();
+        disk.set_room(Some(bytes));
+        disk
+    }
+
+    pub(crate) fn set_room(&self, bytes: Option<u64>) {
+        self.state().room = bytes;
+    }
+
+    pub(crate) fn fail(&self, calls: &[Call]) {
+        self.state().failing = calls.to_vec();
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    /// Makes writes wait until [`Self::release`].
+    pub(crate) fn hold(&self) {
+        self.state().held = true;
+    }
+
+    /// Returns once a write waits.
+    pub(crate) fn wait_until_held(&self) {
+        let (_state, waited) = self
+            .0
+            .changed
+            .wait_timeout_while(self.state(), PATIENCE, |state| !state.waiting)
+            .unwrap();
+        assert!(!waited.timed_out());
+    }
+
+    pub(crate) fn release(&self) {
+        self.state().held = false;
+        self.0.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    fn ask(&self, call: Call) -> io::Result<()> {
+        let mut state = self.state();
+        state.calls.push(call);
+        if state.failing.contains(&call) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        Ok(())
+    }
+
+    /// Waits its turn, then takes as many of these bytes as there is room for.
+    fn take_room(&self, bytes: usize) -> usize {
+        let mut state = self.state();
+        while state.held {
+            state.waiting = true;
+            self.0.changed.notify_all();
+            state = self.0.changed.wait(state).unwrap();
+        }
+        state.waiting = false;
+        let Some(room) = &mut state.room else {
+            return bytes;
+        };
+        let taken = bytes.min(usize::try_from(*room).unwrap());
+        *room -= taken as u64;
+        taken
+    }
+}
+
+impl Disk for TestDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
+        self.ask(Call::Create)?;
+        Ok(Arc::new(TestFile {
+            disk: self.clone(),
+            bytes: Mutex::new(0),
+            file: LocalDisk.create(path)?,
+        }))
+    }
+
+    fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
+        self.ask(Call::SyncFolder)
+    }
+}
+
+#[derive(Debug)]
+struct TestFile {
+    disk: TestDisk,
+    bytes: Mutex<u64>,
+    file: Arc<dyn SegmentFile>,
+}
+
+impl SegmentFile for TestFile {
+    fn append(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.disk.ask(Call::Append)?;
+        let all: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+        let fits = self.disk.take_room(all.len());
+        *self.bytes.lock().unwrap() += fits as u64;
+        self.file.append(&mut [IoSlice::new(&all[..fits])])?;
+        if fits < all.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.disk.ask(Call::Truncate)?;
+        self.file.truncate(bytes)?;
+        let before = std::mem::replace(&mut *self.bytes.lock().unwrap(), bytes);
+        if let Some(room) = &mut self.disk.state().room {
+            *room += before - bytes;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.ask(Call::Sync)
+    }
+}
