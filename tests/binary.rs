@@ -1,5 +1,7 @@
 //! The program as people run it: its flags, its output, its exit codes, and its death.
 
+#![cfg(test)]
+
 mod support;
 
 use std::{
@@ -16,7 +18,9 @@ use spanplane::{
     client::InspectorClient,
     record::{Record, RecordKind},
 };
-use support::{PATIENCE, assert_all_payloads_stored, capture, documents, folder_archive, message};
+use support::{
+    PATIENCE, assert_all_payloads_stored, capture, documents, emit_all, folder_archive, message,
+};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
@@ -127,15 +131,6 @@ impl Running {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
-    }
-}
-
-async fn emit_all(client: &mut InspectorClient, records: &[Record]) {
-    for record in records {
-        client
-            .emit(record.kind, record.message.clone())
-            .await
-            .unwrap();
     }
 }
 

@@ -1,5 +1,7 @@
 //! The sidecar in this process, on a real socket, with real stores behind it.
 
+#![cfg(test)]
+
 mod support;
 
 use prost::Message as _;
@@ -131,7 +133,12 @@ async fn no_canary_that_the_rules_cover_reaches_the_store() {
         let canary = format!("canary-s3cr3t-1-{name}");
         // The names are prefixes of each other: `data` and `data-…`.
         let clear = stored.match_indices(&canary).any(|(at, _)| {
-            let next = stored[at + canary.len()..].chars().next().unwrap();
+            let next = stored
+                .get(at + canary.len()..)
+                .unwrap()
+                .chars()
+                .next()
+                .unwrap();
             !next.is_ascii_alphanumeric() && next != '-'
         });
         clear || stored.contains(&STANDARD.encode(&canary))
@@ -336,13 +343,7 @@ async fn a_store_that_fails_hangs_and_comes_back_loses_nothing() {
     let home = Home::with_s3(&server);
     let records = capture("dropper");
     let sidecar = home.start(&[]).await;
-    let mut client = home.client();
-    for record in &records {
-        client
-            .emit(record.kind, record.message.clone())
-            .await
-            .unwrap();
-    }
+    home.emit_all(&records).await;
     server.failed(2).await;
     server.set(Mood::Denies);
     server.failed(4).await;
@@ -361,13 +362,7 @@ async fn what_a_hanging_store_did_not_take_is_stored_after_a_restart() {
     let home = Home::with_s3(&server);
     let records = capture("dropper");
     let sidecar = home.start(&["--shutdown-timeout=10ms"]).await;
-    let mut client = home.client();
-    for record in &records {
-        client
-            .emit(record.kind, record.message.clone())
-            .await
-            .unwrap();
-    }
+    home.emit_all(&records).await;
     server.failed(1).await;
     stop(sidecar).await;
     assert_eq!(home.documents().await.len(), 0);
@@ -406,7 +401,7 @@ async fn a_reconcile_larger_than_a_part_is_streamed() {
     }
     let records: Vec<_> = (0..4)
         .map(|step| {
-            let payload = format!("\"{step}{}\"", &noise[step as usize..]);
+            let payload = format!("\"{step}{noise}\"");
             message("large", step, RecordKind::Request, &payload)
         })
         .collect();
@@ -520,13 +515,7 @@ async fn a_store_on_disk_is_pruned_and_what_is_gone_is_not_linked_to() {
         }
     };
     tokio::time::timeout(PATIENCE, pruned).await.unwrap();
-    let mut client = home.client();
-    for record in second {
-        client
-            .emit(record.kind, record.message.clone())
-            .await
-            .unwrap();
-    }
+    home.emit_all(second).await;
     let metrics = stop(sidecar).await;
     assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 2);
     assert_eq!(home.documents().await.len(), 2);

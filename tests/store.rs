@@ -1,5 +1,7 @@
 //! One suite for every kind of store: memory, local disk, S3.
 
+#![cfg(test)]
+
 mod support;
 
 use bytes::Bytes;
@@ -31,10 +33,10 @@ async fn stores(compression: Compression) -> Stores {
     let named = vec![
         ("memory", open("memory:///a/prefix", &nothing)),
         ("disk", open(&disk, &nothing)),
-        ("s3", open(&server.url("a/prefix"), &server.variables())),
+        ("s3", open(&S3Server::url("a/prefix"), &server.variables())),
         (
             "s3 without prefix",
-            open(&server.url(""), &server.variables()),
+            open(&S3Server::url(""), &server.variables()),
         ),
     ];
     Stores {
@@ -114,7 +116,7 @@ async fn what_stands_in_a_place_is_not_replaced_unless_asked_for() {
 async fn a_store_without_conditional_writes_is_written_to_without() {
     let server = S3Server::start().await;
     server.set(Mood::KnowsNoConditions);
-    let url = StoreUrl::parse(&server.url("x")).unwrap();
+    let url = StoreUrl::parse(&S3Server::url("x")).unwrap();
     let archive = Archive::open(&url, &server.variables(), Compression::None).unwrap();
     let key = key("t", at(1_000));
     for content in ["first", "second"] {
@@ -175,7 +177,7 @@ async fn a_part_too_large_to_be_joined_is_told_as_such() {
             .put(
                 &key,
                 &trace("large"),
-                vec![b'x'; 3 << 20].into(),
+                vec![b'x'; 5 << 20].into(),
                 Place::IfFree,
             )
             .await
@@ -207,9 +209,9 @@ async fn parts_make_an_object_and_an_unfinished_one_is_none() {
         let whole = key("whole", at(1_000));
         let parts = vec![Part::More(five_mib.clone()), Part::Last(Bytes::from("end"))];
         assert_eq!(send(parts, &whole).await, Some((5 << 20) + 3), "{name}");
-        let stored = archive.fetch(&whole).await.unwrap();
+        let content = archive.fetch(&whole).await.unwrap();
         assert!(
-            stored.len() == (5 << 20) + 3 && stored.ends_with(b"xend"),
+            content.len() == (5 << 20) + 3 && content.ends_with(b"xend"),
             "{name}"
         );
         assert_eq!(
@@ -243,8 +245,8 @@ async fn objects_say_what_they_are_where_the_store_can_hold_it() {
             .with_secret_access_key("inspector-secret")
             .build()
             .unwrap();
-        let stored = plain.get(&format!("a/prefix/{key}").into()).await.unwrap();
-        let attribute = |name| stored.attributes.get(&name).map(|value| value.to_string());
+        let found = plain.get(&format!("a/prefix/{key}").into()).await.unwrap();
+        let attribute = |name| found.attributes.get(&name).map(|value| value.to_string());
         assert_eq!(
             attribute(Attribute::ContentType).as_deref(),
             Some("application/json")
@@ -309,17 +311,17 @@ async fn failures_say_what_is_wrong() {
     let variables = server.variables();
     server.set(Mood::HasNoBucket);
     assert_eq!(
-        put(&server.url("x"), &variables).await,
+        put(&S3Server::url("x"), &variables).await,
         Err(Trouble::BucketMissing)
     );
     server.set(Mood::Denies);
     assert_eq!(
-        put(&server.url("x"), &variables).await,
+        put(&S3Server::url("x"), &variables).await,
         Err(Trouble::AccessDenied)
     );
     server.set(Mood::Refuses("t.json"));
     assert_eq!(
-        put(&server.url("x"), &variables).await,
+        put(&S3Server::url("x"), &variables).await,
         Err(Trouble::ObjectRefused)
     );
     server.set(Mood::Works);
@@ -329,7 +331,7 @@ async fn failures_say_what_is_wrong() {
         ("AWS_SECRET_ACCESS_KEY", "another-secret"),
     ]);
     assert_eq!(
-        put(&server.url("x"), &wrong_key).await,
+        put(&S3Server::url("x"), &wrong_key).await,
         Err(Trouble::NotAuthenticated)
     );
     let nobody = Variables::from_iter([
@@ -338,7 +340,7 @@ async fn failures_say_what_is_wrong() {
         ("AWS_SECRET_ACCESS_KEY", "inspector-secret"),
     ]);
     assert_eq!(
-        put(&server.url("x"), &nobody).await,
+        put(&S3Server::url("x"), &nobody).await,
         Err(Trouble::Unreachable)
     );
     // Plain http only where the endpoint says so, whatever else is set.
@@ -352,7 +354,7 @@ async fn failures_say_what_is_wrong() {
         ("AWS_SECRET_ACCESS_KEY", "inspector-secret"),
     ]);
     assert_eq!(
-        put(&server.url("x"), &https).await,
+        put(&S3Server::url("x"), &https).await,
         Err(Trouble::Unreachable)
     );
 }

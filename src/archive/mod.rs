@@ -43,8 +43,9 @@ use crate::{
     time::Timestamp,
 };
 
-/// Read back whole to be joined with a part that came late; a larger one is left as it is.
-const JOINABLE_BYTES: u64 = 2 * 1024 * 1024;
+/// A document up to this size is read back whole, to be joined with a part that came late; a
+/// larger one is left as it is.
+const JOINABLE_BYTES: u64 = 4 * 1024 * 1024;
 const DAY: Duration = Duration::from_hours(24);
 /// Written at the start, to find out whether the store can be written to.
 const CHECK_KEY: &str = "v1/check.json";
@@ -230,7 +231,7 @@ impl Archive {
                 if meta.size > JOINABLE_BYTES {
                     return Ok(Some(Existing::Unjoinable { key }));
                 }
-                return Ok(Some(match self.fetch(&key).await {
+                return Ok(Some(match self.fetch_up_to(&key, JOINABLE_BYTES).await {
                     Ok(document) => Existing::Document { key, document },
                     Err(FetchError::Store(error)) => return Err(error),
                     Err(error @ FetchError::Decompress { .. }) => {
@@ -245,6 +246,10 @@ impl Archive {
 
     /// An object's document, decompressed.
     pub async fn fetch(&self, key: &Key) -> Result<Vec<u8>, FetchError> {
+        self.fetch_up_to(key, u64::MAX).await
+    }
+
+    async fn fetch_up_to(&self, key: &Key, limit: u64) -> Result<Vec<u8>, FetchError> {
         let stored = self
             .store
             .client
@@ -253,7 +258,7 @@ impl Archive {
             .bytes()
             .await?;
         Compression::of_key(key.as_str())
-            .decode(&stored)
+            .decode(&stored, limit)
             .map_err(|source| FetchError::Decompress {
                 key: key.clone(),
                 source,

@@ -3,7 +3,7 @@
 //! Invariant: memory holds the compressor's window and one part. An object that fits into one part
 //! is handed over whole; of a larger one each part is handed over as soon as it is full.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 use flate2::write::GzEncoder;
@@ -53,16 +53,19 @@ impl Compression {
             .unwrap_or(Self::None)
     }
 
-    pub(super) fn decode(self, bytes: &[u8]) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Zstd => zstd::decode_all(bytes),
-            Self::Gzip => {
-                let mut decoder = flate2::write::GzDecoder::new(Vec::new());
-                decoder.write_all(bytes)?;
-                decoder.finish()
-            }
-            Self::None => Ok(bytes.to_vec()),
+    /// What was compressed; fails if that is more than `limit`.
+    pub(super) fn decode(self, bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+        let mut decoder: Box<dyn Read + '_> = match self {
+            Self::Zstd => Box::new(zstd::Decoder::new(bytes)?),
+            Self::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),
+            Self::None => Box::new(bytes),
+        };
+        let mut content = Vec::new();
+        decoder.by_ref().take(limit).read_to_end(&mut content)?;
+        if decoder.read(&mut [0])? != 0 {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
+        Ok(content)
     }
 }
 

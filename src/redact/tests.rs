@@ -181,8 +181,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 60, 6, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::hash_map(key.clone(), inner, 0..5)
-                .prop_map(|map| Value::from_iter(map)),
+            prop::collection::hash_map(key.clone(), inner, 0..5).prop_map(Value::from_iter),
         ]
     })
 }

@@ -9,7 +9,6 @@
 
 mod behind;
 mod health;
-mod paced;
 
 use std::{
     collections::HashSet,

@@ -35,7 +35,7 @@ use spanplane::{
 use tempfile::TempDir;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The messages of a capture.
 pub fn capture(name: &str) -> Vec<Record> {
@@ -73,7 +73,7 @@ impl Home {
     pub fn with_s3(server: &s3::S3Server) -> Self {
         Self {
             variables: server.variables(),
-            store: Some(server.url("some/prefix")),
+            store: Some(s3::S3Server::url("some/prefix")),
             ..Self::new()
         }
     }
@@ -123,16 +123,15 @@ impl Home {
         InspectorClient::new(self.socket(), PATIENCE)
     }
 
+    /// Sends all of this, in order.
+    pub async fn emit_all(&self, records: &[Record]) {
+        emit_all(&mut self.client(), records).await;
+    }
+
     /// Runs a sidecar, sends it all of this and stops it; returns what it counted.
     pub async fn play(&self, flags: &[&str], records: &[Record]) -> String {
         let sidecar = self.start(flags).await;
-        let mut client = self.client();
-        for record in records {
-            client
-                .emit(record.kind, record.message.clone())
-                .await
-                .unwrap();
-        }
+        self.emit_all(records).await;
         stop(sidecar).await
     }
 
@@ -144,6 +143,16 @@ impl Home {
     /// Every stored document, by its key.
     pub async fn documents(&self) -> BTreeMap<String, String> {
         documents(&self.archive()).await
+    }
+}
+
+/// Sends messages, in order; all of them are taken.
+pub async fn emit_all(client: &mut InspectorClient, records: &[Record]) {
+    for record in records {
+        client
+            .emit(record.kind, record.message.clone())
+            .await
+            .unwrap();
     }
 }
 

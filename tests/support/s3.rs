@@ -120,7 +120,7 @@ impl S3Server {
         *self.writes.borrow()
     }
 
-    pub fn url(&self, prefix: &str) -> String {
+    pub fn url(prefix: &str) -> String {
         format!("s3://{BUCKET}/{prefix}")
     }
 
