@@ -147,7 +147,8 @@ async fn show(
     store: &StoreUrl,
 ) -> anyhow::Result<()> {
     let archive = Archive::open(store, &Variables::default(), Compression::default())?;
-    let stored = archive.list().await?;
+    let mut stored = archive.list().await?;
+    stored.sort();
     let reconciles: usize = played.values().map(Vec::len).sum();
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -202,6 +203,18 @@ async fn show(
     Ok(())
 }
 
+/// Without what a terminal would act on.
+fn printable(text: &str) -> String {
+    let show = |character: char| {
+        if character.is_control() {
+            '\u{fffd}'
+        } else {
+            character
+        }
+    };
+    text.chars().map(show).collect()
+}
+
 async fn show_object(
     out: &mut impl std::io::Write,
     archive: &Archive,
@@ -229,7 +242,7 @@ async fn show_object(
             size("response"),
         )?;
         if !text("error").is_empty() {
-            writeln!(out, "      {}", text("error").escape_debug())?;
+            writeln!(out, "      {}", printable(text("error")))?;
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! A record: one message as it came, what kind it is and when it came. And where it lies.
 //!
 //! Invariant: a [`Position`] names a record for as long as the record exists; positions of one
-//! log grow in the order of appending and are never used again.
+//! log grow in the order of appending, and are used again only by a process that found none of
+//! them taken.
 
 use bytes::Bytes;
 

@@ -260,8 +260,13 @@ fn trace_id_of(arrival: &Arrival) -> TraceId {
     if !span_id.is_empty() {
         return TraceId(format!("span-{span_id}").into());
     }
-    let position = arrival.half.position;
-    TraceId(format!("record-{}-{}", position.segment.0, position.offset).into())
+    let Half {
+        position,
+        received_at,
+        ..
+    } = &arrival.half;
+    let (segment, offset) = (position.segment.0, position.offset);
+    TraceId(format!("record-{}-{segment}-{offset}", received_at.as_nanos()).into())
 }
 
 #[cfg(test)]

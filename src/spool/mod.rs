@@ -115,8 +115,23 @@ pub enum OpenError {
 pub struct Spool {
     appender: Appender,
     synced: mpsc::Receiver<bool>,
+    sync_now: SyncNow,
     ledger: Arc<Ledger>,
     _lock: File,
+}
+
+/// Makes what was written durable.
+#[derive(Clone, Debug)]
+struct SyncNow {
+    unsynced: Arc<Unsynced>,
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+}
+
+impl SyncNow {
+    fn sync(&self) -> io::Result<()> {
+        self.unsynced.sync(&*self.disk, &self.folder)
+    }
 }
 
 /// Appends to the log.
@@ -182,11 +197,15 @@ impl Spool {
         })?;
         let sync = settings.sync;
         let syncing_metrics = metrics.clone();
-        let synced_folder = folder.clone();
+        let sync_now = SyncNow {
+            unsynced,
+            disk,
+            folder: folder.clone(),
+        };
+        let syncing = sync_now.clone();
         let (all_synced, synced) = mpsc::channel();
         spawn("spool-sync", move || {
-            let sync_all = || unsynced.sync(&*disk, &synced_folder);
-            let synced = keep_syncing(sync, &all_written, &syncing_metrics, sync_all);
+            let synced = keep_syncing(sync, &all_written, &syncing_metrics, &syncing);
             // Nobody need be waiting for it.
             all_synced.send(synced).ok();
         })?;
@@ -199,6 +218,7 @@ impl Spool {
             Self {
                 appender: appends,
                 synced,
+                sync_now,
                 ledger,
                 _lock: lock,
             },
@@ -214,19 +234,12 @@ impl Spool {
         SpoolGauge(Arc::clone(&self.ledger))
     }
 
-    /// Waits until everything appended is written and synced, and tells whether it is. That
-    /// takes the last other [`Appender`] to be gone.
+    /// Makes everything appended durable, and tells whether it is. Whoever still holds an
+    /// [`Appender`] is waited for up to `limit`.
     pub fn close(self, limit: Duration) -> bool {
-        let Self {
-            appender,
-            synced,
-            _lock: lock,
-            ..
-        } = self;
-        drop(appender);
-        let all_synced = synced.recv_timeout(limit).unwrap_or(false);
-        drop(lock);
-        all_synced
+        drop(self.appender);
+        let written = self.synced.recv_timeout(limit);
+        written.unwrap_or_else(|_| self.sync_now.sync().is_ok())
     }
 }
 
@@ -315,7 +328,7 @@ fn keep_syncing(
     interval: Duration,
     all_written: &mpsc::Receiver<()>,
     metrics: &Metrics,
-    sync_all: impl Fn() -> io::Result<()>,
+    all: &SyncNow,
 ) -> bool {
     // The writer syncs by itself where the interval is zero; nothing is urgent here then.
     let interval = if interval.is_zero() {
@@ -326,7 +339,7 @@ fn keep_syncing(
     let mut synced = true;
     loop {
         let ended = all_written.recv_timeout(interval);
-        if let Err(error) = sync_all() {
+        if let Err(error) = all.sync() {
             synced = false;
             metrics.spool_sync_failed();
             tracing::warn!(%error, "cannot sync the spool");
