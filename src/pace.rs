@@ -75,22 +75,44 @@ fn thread_cpu() -> Duration {
 
 /// The quota of this process's control group in cores; `None` if there is none.
 fn cpu_quota() -> Option<f64> {
-    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = group
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .unwrap_or("/")
-        .trim();
-    let candidates = [
-        format!("/sys/fs/cgroup{own}/cpu.max"),
-        // In a container the file system shows the own group as the root.
-        "/sys/fs/cgroup/cpu.max".to_owned(),
-    ];
-    candidates
-        .iter()
-        .find_map(|path| parse_cpu_max(&fs::read_to_string(path).ok()?))
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let read = |path: &str| fs::read_to_string(path).ok();
+    find_quota(&groups, &read)
 }
 
+/// Looks where version 2 of control groups has it, then where version 1 does. In a container the
+/// file system shows the own group as the root.
+fn find_quota(groups: &str, read: &dyn Fn(&str) -> Option<String>) -> Option<f64> {
+    // Lines of the form `4:cpu,cpuacct:/path`, or `0::/path` for version 2.
+    let group_of = |controller: &str| {
+        groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let is_it = fields.next()?.split(',').any(|name| name == controller);
+            fields.next().filter(|_| is_it)
+        })
+    };
+    let own = group_of("").unwrap_or("/");
+    let version_2 = [
+        format!("/sys/fs/cgroup{own}/cpu.max"),
+        "/sys/fs/cgroup/cpu.max".to_owned(),
+    ];
+    let own = group_of("cpu").unwrap_or("/");
+    let version_1 = [
+        format!("/sys/fs/cgroup/cpu{own}"),
+        "/sys/fs/cgroup/cpu".to_owned(),
+    ];
+    let split = |folder: &String| {
+        let quota = read(&format!("{folder}/cpu.cfs_quota_us"))?;
+        let period = read(&format!("{folder}/cpu.cfs_period_us"))?;
+        parse_cpu_max(&format!("{} {}", quota.trim(), period.trim()))
+    };
+    version_2
+        .iter()
+        .find_map(|path| parse_cpu_max(&read(path)?))
+        .or_else(|| version_1.iter().find_map(split))
+}
+
+/// `<quota> <period>`; no quota is `max`, or negative.
 fn parse_cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let quota: f64 = quota.parse().ok()?;
@@ -107,6 +129,33 @@ mod tests {
         assert_eq!(parse_cpu_max("10000 100000\n"), Some(0.1));
         assert_eq!(parse_cpu_max("max 100000\n"), None);
         assert_eq!(parse_cpu_max(""), None);
+    }
+
+    #[test]
+    fn quotas_are_found_in_both_versions_of_control_groups() {
+        let files = |files: &'static [(&str, &str)]| {
+            move |path: &str| {
+                let found = files.iter().find(|(name, _)| *name == path);
+                found.map(|(_, text)| (*text).to_owned())
+            }
+        };
+        let version_2 = files(&[("/sys/fs/cgroup/pod/cpu.max", "20000 100000\n")]);
+        assert_eq!(find_quota("0::/pod\n", &version_2), Some(0.2));
+        let container = files(&[("/sys/fs/cgroup/cpu.max", "10000 100000\n")]);
+        assert_eq!(find_quota("0::/\n", &container), Some(0.1));
+        let version_1 = files(&[
+            ("/sys/fs/cgroup/cpu/pod/cpu.cfs_quota_us", "10000\n"),
+            ("/sys/fs/cgroup/cpu/pod/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(
+            find_quota("3:cpu,cpuacct:/pod\n0::/\n", &version_1),
+            Some(0.1)
+        );
+        let unlimited = files(&[
+            ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(find_quota("3:cpu:/\n", &unlimited), None);
     }
 
     #[test]

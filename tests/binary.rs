@@ -373,3 +373,32 @@ async fn the_demo_shows_what_it_stored() {
             .all(|key| Path::new(key).starts_with("v1/reconciles"))
     );
 }
+
+#[tokio::test]
+async fn the_docs_name_no_variable_or_metric_that_is_not_there() {
+    let place = Place::new();
+    let help = String::from_utf8(place.output(&["--help"]).await.stdout).unwrap();
+    let running = place.start(&[]).await;
+    emit_all(&mut place.client(), &capture("operation")).await;
+    let metrics = running.get("/metrics").await;
+    running.terminate().await;
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in ["README.md", "config/helm-values.yaml"] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let is_part =
+            |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+        for word in text.split(|character| !is_part(character)) {
+            let is_known = match word {
+                word if word.starts_with("SPANPLANE_") => help.contains(&format!("[env: {word}=")),
+                // Counted only once they happen, or only while records wait.
+                "spanplane_messages_odd_total" | "spanplane_reconciles_total" => true,
+                word if word.starts_with("spanplane_") => {
+                    metrics.contains(&format!("# TYPE {word} "))
+                }
+                _ => true,
+            };
+            assert!(is_known, "{file} names {word}");
+        }
+    }
+}
