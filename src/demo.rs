@@ -76,12 +76,19 @@ async fn play(folder: &Path) -> anyhow::Result<()> {
     // A socket's path may have 108 bytes, so it does not go where the user's data goes.
     let sockets = tempfile::Builder::new().prefix("spanplane-").tempdir()?;
     let socket = sockets.path().join("socket");
+    let store = format!(
+        "file://{}",
+        std::path::absolute(folder)?.join("store").display()
+    );
     let line = ServeLine::try_parse_from([
         "demo".as_ref(),
         "--socket-path".as_ref(),
         socket.as_os_str(),
         "--data-dir".as_ref(),
         folder.as_os_str(),
+        // Whatever the environment says: this is no place for a world of make-believe.
+        "--store".as_ref(),
+        store.as_ref(),
         "--metrics-address=none".as_ref(),
         "--shutdown-timeout=1m".as_ref(),
     ])?;
@@ -173,7 +180,7 @@ async fn show(
             "{title:<34}{:>10}{:>9}{:>11}  {}",
             traces.len(),
             objects.len(),
-            traces.len() - objects.len(),
+            traces.len().saturating_sub(objects.len()),
             show_bytes(bytes)
         )?;
         if title.contains("grpc-unavailable") {

@@ -2,10 +2,11 @@
 //!
 //! Exit codes: 0 when all went well, 1 when something failed, 2 when it was called the wrong way.
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand, error::ErrorKind};
+use rustix::fs::Mode;
 use spanplane::{
     config::{LogFormat, ServeArgs, Settings},
     serve::Sidecar,
@@ -67,7 +68,13 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
             .error(ErrorKind::ValueValidation, mistakes.join("\n       "))
             .exit()
     });
-    runtime()?.block_on(serve_until_signalled(settings))
+    // NOTE: raw payloads wait on disk. Whoever may not use the socket has no business there.
+    rustix::process::umask(Mode::from_raw_mode(0o027));
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(serve_until_signalled(settings));
+    // A call to a disk or a store that hangs does not keep the program alive.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
 }
 
 async fn serve_until_signalled(settings: Settings) -> anyhow::Result<()> {

@@ -27,6 +27,8 @@ pub struct Pacer {
     allowance: Option<f64>,
     cpu_at_rest: Duration,
     rested_at: Instant,
+    /// Rest that is still owed.
+    debt: Duration,
 }
 
 impl Pacer {
@@ -40,7 +42,13 @@ impl Pacer {
             allowance: cores.map(|cores| cores * SHARE),
             cpu_at_rest: thread_cpu(),
             rested_at: Instant::now(),
+            debt: Duration::ZERO,
         }
+    }
+
+    /// No rests from now on.
+    pub fn hurry(&mut self) {
+        self.allowance = None;
     }
 
     /// To be called between two pieces of work.
@@ -52,17 +60,18 @@ impl Pacer {
         if used < SLICE {
             return;
         }
-        thread::sleep(rest_owed(used, self.rested_at.elapsed(), allowance));
+        let owed = rest_owed(self.debt, used, self.rested_at.elapsed(), allowance);
+        let rest = owed.min(LONGEST_REST);
+        thread::sleep(rest);
+        self.debt = owed.saturating_sub(rest);
         self.cpu_at_rest = thread_cpu();
         self.rested_at = Instant::now();
     }
 }
 
-/// How long to rest after using `used` of the CPU within `elapsed`.
-fn rest_owed(used: Duration, elapsed: Duration, allowance: f64) -> Duration {
-    used.div_f64(allowance)
-        .saturating_sub(elapsed)
-        .min(LONGEST_REST)
+/// How long to rest after using `used` of the CPU within `elapsed`, with `debt` from before.
+fn rest_owed(debt: Duration, used: Duration, elapsed: Duration, allowance: f64) -> Duration {
+    (debt + used.div_f64(allowance)).saturating_sub(elapsed)
 }
 
 fn thread_cpu() -> Duration {
@@ -162,8 +171,11 @@ mod tests {
     fn a_slice_is_paid_for_by_the_share() {
         let millis = Duration::from_millis;
         // 1 ms of CPU at half of 100m takes 20 ms of time.
-        assert_eq!(rest_owed(millis(1), millis(1), 0.05), millis(19));
-        assert_eq!(rest_owed(millis(1), millis(30), 0.05), Duration::ZERO);
-        assert_eq!(rest_owed(millis(100), millis(100), 0.05), LONGEST_REST);
+        assert_eq!(rest_owed(millis(0), millis(1), millis(1), 0.05), millis(19));
+        assert_eq!(
+            rest_owed(millis(0), millis(1), millis(30), 0.05),
+            Duration::ZERO
+        );
+        assert_eq!(rest_owed(millis(5), millis(1), millis(1), 0.05), millis(24));
     }
 }

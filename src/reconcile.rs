@@ -110,6 +110,20 @@ impl PayloadHash {
     }
 }
 
+/// Hashes a payload piece by piece.
+#[derive(Clone, Debug, Default)]
+pub struct PayloadHasher(Sha256);
+
+impl PayloadHasher {
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub fn finish(self) -> PayloadHash {
+        PayloadHash(self.0.finalize().into())
+    }
+}
+
 impl fmt::Display for PayloadHash {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
@@ -181,6 +195,8 @@ pub struct ClosedReconcile {
     /// Every record that belongs to it, duplicates included.
     pub records: Vec<Position>,
     pub first_received_at: Timestamp,
+    /// A response says FATAL somewhere.
+    pub maybe_fatal: bool,
     pub closing: Closing,
 }
 

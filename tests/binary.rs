@@ -203,6 +203,11 @@ async fn the_flags_and_variables_of_the_reference_sidecar_work_unchanged() {
     let running = Running::wait_for(command.spawn().unwrap()).await;
     let mode = fs::metadata(place.socket()).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o660);
+    let spool = fs::read_dir(place.data_dir().join("spool")).unwrap();
+    for entry in spool.chain(fs::read_dir(place.data_dir()).unwrap()) {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o027, 0, "others can read raw payloads: {mode:o}");
+    }
     let records = capture("operation");
     emit_all(&mut place.client(), &records).await;
     let (status, printed, _) = running.terminate().await;
@@ -343,6 +348,26 @@ async fn a_data_directory_that_cannot_be_is_told() {
     fs::write(place.data_dir(), "in the way").unwrap();
     assert_refused(&place, "cannot create").await;
     assert!(!place.socket().try_exists().unwrap());
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_does_not_keep_it_from_receiving() {
+    let place = Place::new();
+    let store = place.0.path().join("store");
+    fs::write(&store, "in the way").unwrap();
+    let url = format!("--store=file://{}", store.display());
+    let running = place.start(&[&url, "--shutdown-timeout=10ms"]).await;
+    let records = capture("dropper");
+    emit_all(&mut place.client(), &records).await;
+    let (_, _, logged) = running.terminate().await;
+    assert!(logged.contains("the store can't be written to"), "{logged}");
+    fs::remove_file(&store).unwrap();
+    place
+        .start(&[&url, "--shutdown-timeout=60s"])
+        .await
+        .terminate()
+        .await;
+    assert_all_payloads_stored(&records, &documents(&folder_archive(&store)).await);
 }
 
 #[tokio::test]

@@ -32,7 +32,8 @@ impl Trouble {
         match self {
             Self::BucketMissing => "create the bucket, or correct --store",
             Self::AccessDenied => {
-                "allow s3:PutObject (or your store's like) on the prefix to the credentials in use"
+                "allow s3:PutObject, s3:GetObject and s3:ListBucket (or your store's likes) on the \
+                 prefix to the credentials in use"
             }
             Self::NotAuthenticated => {
                 "check the credentials: AWS_*, GOOGLE_*, AZURE_* variables or workload identity"
@@ -144,7 +145,15 @@ fn diagnose(error: &object_store::Error) -> Trouble {
 pub(super) fn is_unknown_to_store(error: &object_store::Error) -> bool {
     use object_store::Error::{NotImplemented, NotSupported};
 
+    // Some file systems have no hard links, which creating a file without replacing one takes.
+    let has_no_links = io_error_in(error).is_some_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+        )
+    });
     matches!(error, NotImplemented { .. } | NotSupported { .. })
+        || has_no_links
         || error.to_string().contains("NotImplemented")
 }
 

@@ -51,7 +51,9 @@ impl Key {
     #[must_use]
     pub fn of_part(&self, part: PayloadHash) -> Self {
         let digits: String = part.to_string().chars().take(HASH_DIGITS).collect();
-        Self(self.0.replacen(".json", &format!("-part-{digits}.json"), 1))
+        let ending = format!(".json{}", Compression::of_key(&self.0).extension());
+        let whole = self.0.strip_suffix(&ending).unwrap_or(&self.0);
+        Self(format!("{whole}-part-{digits}{ending}"))
     }
 
     /// A key that stands in the bucket, if it is one of a reconcile.
@@ -65,8 +67,17 @@ impl Key {
 
     /// Whether this is an object of that trace.
     pub(super) fn is_of_trace(&self, trace_id: &TraceId) -> bool {
-        self.0
-            .contains(&format!("-{}.json", trace_segment(trace_id)))
+        let ending = format!(".json{}", Compression::of_key(&self.0).extension());
+        let name = self
+            .0
+            .rsplit('/')
+            .next()
+            .and_then(|name| name.strip_suffix(&ending));
+        // The time of day has no dash.
+        let trace = name
+            .and_then(|name| name.split_once('-'))
+            .map(|(_, trace)| trace);
+        trace == Some(trace_segment(trace_id).as_str())
     }
 }
 
@@ -218,6 +229,17 @@ mod tests {
         );
         assert!(part.as_str().ends_with(".json.gz"));
         assert!(whole.is_of_trace(&trace) && !part.is_of_trace(&trace));
+        assert!(!whole.is_of_trace(&TraceId("other-t".into())));
+        let json = subject("", "K", "", "app.json");
+        let whole = Key::of_reconcile(&json, &trace, at, Compression::None);
+        let part = whole.of_part(PayloadHash::of(b"x"));
+        assert!(
+            part.as_str()
+                .starts_with("v1/reconciles/K/_/app.json/1970-01-01/"),
+            "{part}"
+        );
+        let other = Key::of_reconcile(&json, &TraceId("a-t".into()), at, Compression::None);
+        assert!(!other.is_of_trace(&trace));
     }
 
     proptest! {

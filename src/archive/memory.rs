@@ -8,7 +8,7 @@
 //! certain to be true. Bounded in subjects; those not seen for longest are forgotten first.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     fs::{self, File},
     io::{self, BufRead as _, BufReader},
     path::PathBuf,
@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::Key;
+use super::{Key, prune::Minute};
 use crate::{
     reconcile::{PayloadHash, SubjectIdentity},
     time::Timestamp,
@@ -44,6 +44,8 @@ pub struct Remembered {
 pub struct SubjectMemory {
     subjects: HashMap<SubjectIdentity, Entry>,
     journal: Option<Journal>,
+    /// What began up to then is gone, or will be.
+    pruned_until: Option<Minute>,
     ticks: u64,
 }
 
@@ -67,12 +69,11 @@ struct Heading {
     store: String,
 }
 
-/// A line: a subject's last object, or that it is gone.
+/// A line: a subject's last object.
 #[derive(Debug, Deserialize, Serialize)]
 struct Line {
     subject: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    last: Option<LastObject>,
+    last: LastObject,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -88,6 +89,7 @@ impl SubjectMemory {
         Self {
             subjects: HashMap::new(),
             journal: None,
+            pruned_until: None,
             ticks: 0,
         }
     }
@@ -111,27 +113,43 @@ impl SubjectMemory {
         let entry = self.subjects.get_mut(subject)?;
         entry.last_seen = self.ticks;
         let last = &entry.remembered;
-        let is_fresh = started_at.since(last.started_at) < FRESH;
+        // Either way: a clock that was ahead must not make an object look fresh for ever.
+        let apart = started_at
+            .since(last.started_at)
+            .max(last.started_at.since(started_at));
+        let is_fresh = apart < FRESH;
         (last.fingerprint == fingerprint && is_fresh).then_some(last)
     }
 
     /// This is in the store now.
     pub fn remember(&mut self, subject: &SubjectIdentity, remembered: Remembered) {
-        self.append(subject, Some(&remembered));
+        let minute = Minute::of(remembered.started_at);
+        if self
+            .pruned_until
+            .as_ref()
+            .is_some_and(|pruned| minute <= *pruned)
+        {
+            return;
+        }
+        self.append(subject, &remembered);
         self.insert(subject.clone(), remembered);
     }
 
-    /// These objects are in the store no more.
-    pub fn forget(&mut self, keys: &HashSet<Key>) {
-        let gone: Vec<_> = self
-            .subjects
-            .iter()
-            .filter(|(_, entry)| keys.contains(&entry.remembered.key))
-            .map(|(subject, _)| subject.clone())
-            .collect();
-        for subject in gone {
-            self.subjects.remove(&subject);
-            self.append(&subject, None);
+    /// Nothing that began up to this minute will be in the store.
+    pub(super) fn forget_until(&mut self, minute: &Minute) {
+        self.pruned_until = Some(minute.clone());
+        self.subjects
+            .retain(|_, entry| Minute::of(entry.remembered.started_at) > *minute);
+        let Some(journal) = self.journal.take() else {
+            return;
+        };
+        // NOTE: a journal that can't be written anew may claim what is gone: better none at all.
+        match self.rewrite(journal.path.clone(), journal.store) {
+            Ok(rewritten) => self.journal = Some(rewritten),
+            Err(error) => {
+                tracing::warn!(%error, "cannot note what was removed; a restart will store more");
+                drop(fs::remove_file(&journal.path));
+            }
         }
     }
 
@@ -175,9 +193,8 @@ impl SubjectMemory {
                 continue;
             };
             let subject = SubjectIdentity(line.subject.as_str().into());
-            match line.last.and_then(LastObject::into_remembered) {
-                Some(remembered) => self.insert(subject, remembered),
-                None => drop(self.subjects.remove(&subject)),
+            if let Some(remembered) = line.last.into_remembered() {
+                self.insert(subject, remembered);
             }
         }
         Ok(())
@@ -195,7 +212,7 @@ impl SubjectMemory {
             },
         )?;
         for (subject, entry) in &self.subjects {
-            write_line(&mut out, &Line::of(subject, Some(&entry.remembered)))?;
+            write_line(&mut out, &Line::of(subject, &entry.remembered))?;
         }
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_data()?;
@@ -208,7 +225,7 @@ impl SubjectMemory {
         })
     }
 
-    fn append(&mut self, subject: &SubjectIdentity, remembered: Option<&Remembered>) {
+    fn append(&mut self, subject: &SubjectIdentity, remembered: &Remembered) {
         let Some(mut journal) = self.journal.take() else {
             return;
         };
@@ -231,14 +248,14 @@ impl SubjectMemory {
 }
 
 impl Line {
-    fn of(subject: &SubjectIdentity, remembered: Option<&Remembered>) -> Self {
+    fn of(subject: &SubjectIdentity, remembered: &Remembered) -> Self {
         Self {
             subject: subject.0.to_string(),
-            last: remembered.map(|remembered| LastObject {
+            last: LastObject {
                 fingerprint: remembered.fingerprint.to_string(),
                 key: remembered.key.to_string(),
                 started_at: remembered.started_at.as_nanos(),
-            }),
+            },
         }
     }
 }
@@ -294,7 +311,7 @@ mod tests {
         memory.remember(&subject("a"), remembered("2"));
         memory.remember(&subject("b"), remembered("3"));
         memory.remember(&subject("c"), remembered("4"));
-        memory.forget(&HashSet::from([remembered("3").key]));
+
         drop(memory);
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(br#"{"subject":"c","last":{"finger"#)
@@ -302,8 +319,20 @@ mod tests {
 
         let mut memory = SubjectMemory::on_disk(path, STORE).unwrap();
         assert!(knows(&mut memory, "a", "2") && !knows(&mut memory, "a", "1"));
-        assert!(!knows(&mut memory, "b", "3"));
+        assert!(knows(&mut memory, "b", "3"));
         assert!(knows(&mut memory, "c", "4"));
+    }
+
+    #[test]
+    fn what_was_forgotten_stays_forgotten_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("subjects.jsonl");
+        let mut memory = SubjectMemory::on_disk(path.clone(), STORE).unwrap();
+        memory.remember(&subject("a"), remembered("1"));
+        memory.forget_until(&Minute::of(remembered("1").started_at));
+        drop(memory);
+        let mut memory = SubjectMemory::on_disk(path, STORE).unwrap();
+        assert!(!knows(&mut memory, "a", "1"));
     }
 
     #[test]

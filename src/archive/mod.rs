@@ -34,7 +34,7 @@ pub use self::{
     keys::Key,
     memory::{Remembered, SubjectMemory},
     object::{Body, Compression, ObjectWriter, PART_BYTES, Part},
-    prune::{Retention, prune},
+    prune::{PruneStep, Pruner, Retention},
     store::{OpenStoreError, StoreUrl, StoreUrlError, Variables},
     uploads::{Backoff, Event, JobId, Uploads},
 };
@@ -113,6 +113,11 @@ impl Archive {
         })
     }
 
+    /// Whether the store can be kept from replacing what stands in a place.
+    pub fn can_create(&self) -> bool {
+        self.can_create.load(Ordering::Relaxed)
+    }
+
     pub fn compression(&self) -> Compression {
         self.compression
     }
@@ -147,7 +152,8 @@ impl Archive {
         } else {
             PutMode::Overwrite
         };
-        let attributes = self.attributes(self.compression, Some(trace_id));
+        // A part that came late goes to an object that may be of another setting's time.
+        let attributes = self.attributes(Compression::of_key(key.as_str()), Some(trace_id));
         let options = PutOptions {
             mode,
             attributes,
@@ -181,7 +187,7 @@ impl Archive {
         parts: &mut mpsc::Receiver<Part>,
     ) -> Result<Option<u64>, StoreError> {
         let options = PutMultipartOptions {
-            attributes: self.attributes(self.compression, Some(trace_id)),
+            attributes: self.attributes(Compression::of_key(key.as_str()), Some(trace_id)),
             ..PutMultipartOptions::default()
         };
         let path = self.location(key.as_str());
@@ -284,14 +290,6 @@ impl Archive {
                 meta.map(listed).transpose()
             });
         Ok(objects.try_collect().await?)
-    }
-
-    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
-        self.store
-            .client
-            .delete(&self.location(key.as_str()))
-            .await?;
-        Ok(())
     }
 
     fn location(&self, key: &str) -> Path {

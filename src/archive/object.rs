@@ -46,7 +46,8 @@ impl Compression {
         }
     }
 
-    pub(super) fn of_key(key: &str) -> Self {
+    /// As the ending of a key says.
+    pub fn of_key(key: &str) -> Self {
         [Self::Zstd, Self::Gzip]
             .into_iter()
             .find(|compression| key.ends_with(compression.extension()))

@@ -1,12 +1,26 @@
 //! Keeps a store on local disk within its limits, by age and by size. Buckets have rules of their
 //! own for that.
 //!
-//! Invariant: the oldest go first, and whoever links to an object that is gone is told.
+//! It works in small steps, for a thread that has better things to do: first everything is
+//! measured, by the minute in which it began, then the oldest minutes go.
+//!
+//! Invariant: what is about to go is forgotten before, so that nothing ever links to what is gone.
+//! Memory grows with the minutes that the store spans, not with its objects.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::{Archive, Key, StoreError};
+use super::{SubjectMemory, keys::reconciles_folder};
 use crate::time::Timestamp;
+
+/// Files looked at in a step.
+const FILES_A_STEP: usize = 64;
+/// Age is looked at this often; size whenever enough was stored.
+const LOOK_EVERY: Duration = Duration::from_hours(1);
 
 /// What a store on local disk may hold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,89 +29,358 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-/// Removes what is too old or too much, and returns what was removed.
-pub async fn prune(
-    archive: &Archive,
-    retention: Retention,
-    now: Timestamp,
-) -> Result<HashSet<Key>, StoreError> {
-    if retention.age.is_none() && retention.bytes.is_none() {
-        return Ok(HashSet::new());
+/// A minute, as its objects' keys spell it: `2026-11-16T0436`. Sorts as time does.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Minute(String);
+
+impl Minute {
+    pub(super) fn of(at: Timestamp) -> Self {
+        let time: String = at.time_of_day().chars().take(4).collect();
+        Self(format!("{}T{time}", at.date()))
     }
-    let objects = archive.list().await?;
-    let mut removed = HashSet::new();
-    for key in choose(objects, retention, now) {
-        archive.delete(&key).await?;
-        removed.insert(key);
+
+    /// Of an object's path; `None` for a file that is none.
+    fn of_path(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let day = path.parent()?.file_name()?.to_str()?;
+        let time = name.get(..4)?;
+        let is_object = name.contains(".json") && time.bytes().all(|byte| byte.is_ascii_digit());
+        (is_object && day.len() == 10).then(|| Self(format!("{day}T{time}")))
     }
-    Ok(removed)
 }
 
-fn choose(
-    mut objects: Vec<(Key, u64, Timestamp)>,
+/// Removes what is too old or too much.
+#[derive(Debug)]
+pub struct Pruner {
+    folder: PathBuf,
     retention: Retention,
-    now: Timestamp,
-) -> Vec<Key> {
-    objects.sort_unstable_by_key(|(_, _, stored_at)| *stored_at);
-    let mut total: u64 = objects.iter().map(|(_, size, _)| size).sum();
-    let mut chosen = Vec::new();
-    for (key, size, stored_at) in objects {
-        let too_old = retention.age.is_some_and(|age| now.since(stored_at) > age);
-        let too_much = retention.bytes.is_some_and(|bytes| total > bytes);
-        if !too_old && !too_much {
-            break;
+    phase: Phase,
+    /// What the store holds, by the last measure and by what was stored since.
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Resting {
+        until: Timestamp,
+    },
+    Measuring {
+        walk: Walk,
+        minutes: BTreeMap<Minute, u64>,
+    },
+    Removing {
+        walk: Walk,
+        until: Minute,
+        removed: u64,
+    },
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PruneStep {
+    /// Nothing: it is not time yet.
+    Rested,
+    Worked,
+    /// It finished, having removed this many.
+    Removed(u64),
+}
+
+impl Pruner {
+    pub fn new(store: &Path, retention: Retention) -> Self {
+        Self {
+            folder: store.join(reconciles_folder()),
+            retention,
+            phase: Phase::Resting {
+                until: Timestamp::default(),
+            },
+            bytes: 0,
         }
-        total -= size;
-        chosen.push(key);
     }
-    chosen
+
+    /// This much was stored.
+    pub fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Goes on for a little while.
+    pub fn step(&mut self, now: Timestamp, memory: &mut SubjectMemory) -> PruneStep {
+        let is_too_much = self.retention.bytes.is_some_and(|limit| self.bytes > limit);
+        match &mut self.phase {
+            Phase::Resting { until } => {
+                let has_limits = self.retention.age.is_some() || self.retention.bytes.is_some();
+                if !has_limits || (now < *until && !is_too_much) {
+                    return PruneStep::Rested;
+                }
+                let walk = Walk::new(self.folder.clone());
+                self.phase = Phase::Measuring {
+                    walk,
+                    minutes: BTreeMap::new(),
+                };
+            }
+            Phase::Measuring { walk, minutes } => {
+                let is_done = walk.advance(|path, size| {
+                    if let Some(minute) = Minute::of_path(path) {
+                        *minutes.entry(minute).or_default() += size;
+                    }
+                });
+                if is_done {
+                    self.bytes = minutes.values().sum();
+                    self.phase = match self.retention.cut(minutes, now) {
+                        None => Phase::Resting {
+                            until: now + LOOK_EVERY,
+                        },
+                        Some(until) => {
+                            // NOTE: before the first object goes.
+                            memory.forget_until(&until);
+                            let walk = Walk::new(self.folder.clone());
+                            Phase::Removing {
+                                walk,
+                                until,
+                                removed: 0,
+                            }
+                        }
+                    };
+                }
+            }
+            Phase::Removing {
+                walk,
+                until,
+                removed,
+            } => {
+                let bytes = &mut self.bytes;
+                let is_done = walk.advance(|path, size| {
+                    let goes = Minute::of_path(path).is_some_and(|minute| minute <= *until);
+                    if goes && remove(path) {
+                        *removed += 1;
+                        *bytes = bytes.saturating_sub(size);
+                    }
+                });
+                if is_done {
+                    let removed = *removed;
+                    self.phase = Phase::Resting {
+                        until: now + LOOK_EVERY,
+                    };
+                    return PruneStep::Removed(removed);
+                }
+            }
+        }
+        PruneStep::Worked
+    }
+}
+
+impl Retention {
+    /// Everything up to this minute has to go.
+    fn cut(self, minutes: &BTreeMap<Minute, u64>, now: Timestamp) -> Option<Minute> {
+        let oldest_kept = self.age.map(|age| Minute::of(now - age));
+        let mut total: u64 = minutes.values().sum();
+        let is_too_much = self.bytes.is_some_and(|limit| total > limit);
+        // A tenth below the limit, so that the next look is not due at once.
+        let goal = self
+            .bytes
+            .map(|limit| limit - limit / 10)
+            .filter(|_| is_too_much);
+        let mut cut = None;
+        for (minute, bytes) in minutes {
+            let too_old = oldest_kept.as_ref().is_some_and(|oldest| minute < oldest);
+            let too_much = goal.is_some_and(|goal| total > goal);
+            if !too_old && !too_much {
+                break;
+            }
+            total -= bytes;
+            cut = Some(minute.clone());
+        }
+        cut
+    }
+}
+
+/// All files below a folder, a few at a time.
+#[derive(Debug)]
+struct Walk {
+    open: Vec<fs::ReadDir>,
+    unopened: Option<PathBuf>,
+}
+
+impl Walk {
+    fn new(folder: PathBuf) -> Self {
+        Self {
+            open: Vec::new(),
+            unopened: Some(folder),
+        }
+    }
+
+    /// Visits some files, with their sizes; tells whether these were the last. What can't be read
+    /// is passed over.
+    fn advance(&mut self, mut visit: impl FnMut(&Path, u64)) -> bool {
+        for _ in 0..FILES_A_STEP {
+            if let Some(folder) = self.unopened.take() {
+                self.open.extend(fs::read_dir(folder).ok());
+            }
+            let Some(folder) = self.open.last_mut() else {
+                return true;
+            };
+            let Some(entry) = folder.next() else {
+                self.open.pop();
+                continue;
+            };
+            let Ok(entry) = entry else { continue };
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => self.unopened = Some(entry.path()),
+                Ok(metadata) => visit(&entry.path(), metadata.len()),
+                Err(_) => {}
+            }
+        }
+        false
+    }
+}
+
+fn remove(path: &Path) -> bool {
+    match fs::remove_file(path) {
+        Ok(()) => {
+            // Folders go with their last object: of the day, the name, the namespace, the kind.
+            for folder in path.ancestors().skip(1).take(4) {
+                if fs::remove_dir(folder).is_err() {
+                    break;
+                }
+            }
+            true
+        }
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(path = %path.display(), %error, "cannot remove an object");
+            }
+            false
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        archive::{Key, Remembered},
+        reconcile::{PayloadHash, SubjectIdentity},
+    };
 
-    fn chosen(retention: Retention) -> Vec<String> {
-        let object = |name: &str, size, seconds| {
-            let key = Key::of_stored(&format!("v1/reconciles/{name}")).unwrap();
-            (key, size, Timestamp::from_parts(seconds, 0).unwrap())
-        };
-        let objects = vec![
-            object("new", 10, 300),
-            object("old", 10, 100),
-            object("mid", 10, 200),
-        ];
-        let now = Timestamp::from_parts(301, 0).unwrap();
-        let keys = choose(objects, retention, now);
-        keys.iter()
-            .map(|key| key.as_str().rsplit('/').next().unwrap().to_owned())
-            .collect()
+    const DAY: i64 = 24 * 60 * 60;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_parts(1_794_787_200 + seconds, 0).unwrap()
+    }
+
+    /// A store with an object of 10 bytes at each of these times.
+    fn store(times: &[i64]) -> tempfile::TempDir {
+        let store = tempfile::tempdir().unwrap();
+        for seconds in times {
+            let at = at(*seconds);
+            let folder = store.path().join("v1/reconciles/K.g/_/x").join(at.date());
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(
+                folder.join(format!("{}-t.json.zst", at.time_of_day())),
+                [0; 10],
+            )
+            .unwrap();
+        }
+        store
+    }
+
+    fn files(folder: &Path) -> usize {
+        let mut count = 0;
+        let mut walk = Walk::new(folder.to_owned());
+        while !walk.advance(|_, _| count += 1) {}
+        count
+    }
+
+    fn prune(pruner: &mut Pruner, now: Timestamp, memory: &mut SubjectMemory) -> u64 {
+        loop {
+            match pruner.step(now, memory) {
+                PruneStep::Worked => {}
+                PruneStep::Rested => return 0,
+                PruneStep::Removed(count) => return count,
+            }
+        }
     }
 
     #[test]
     fn the_oldest_go_first_by_age_and_by_size() {
-        let age = Some(Duration::from_secs(150));
-        assert_eq!(chosen(Retention { age, bytes: None }), ["old"]);
-        assert_eq!(
-            chosen(Retention {
+        let pruned = |age: Option<u64>, bytes| {
+            let store = store(&[0, DAY, 2 * DAY, 2 * DAY + 90]);
+            let retention = Retention {
+                age: age.map(Duration::from_hours),
+                bytes,
+            };
+            let mut pruner = Pruner::new(store.path(), retention);
+            prune(
+                &mut pruner,
+                at(2 * DAY + 100),
+                &mut SubjectMemory::in_process(),
+            );
+            files(store.path())
+        };
+        assert_eq!(pruned(Some(36), None), 3);
+        assert_eq!(pruned(Some(12), None), 2);
+        assert_eq!(pruned(None, Some(25)), 2);
+        assert_eq!(pruned(None, Some(40)), 4);
+        assert_eq!(pruned(None, Some(1)), 0);
+        assert_eq!(pruned(None, None), 4);
+    }
+
+    #[test]
+    fn what_goes_is_forgotten_and_never_remembered_again() {
+        let store = store(&[0, 2 * DAY]);
+        let mut memory = SubjectMemory::in_process();
+        let subject = SubjectIdentity("x".into());
+        let remembered = Remembered {
+            fingerprint: PayloadHash::of(b"x"),
+            key: Key::of_stored("v1/reconciles/x").unwrap(),
+            started_at: at(0),
+        };
+        memory.remember(&subject, remembered.clone());
+        let retention = Retention {
+            age: Some(Duration::from_hours(24)),
+            bytes: None,
+        };
+        let mut pruner = Pruner::new(store.path(), retention);
+        assert_eq!(prune(&mut pruner, at(2 * DAY), &mut memory), 1);
+        let is_known = |memory: &mut SubjectMemory| {
+            memory
+                .find_unchanged(&subject, remembered.fingerprint, at(5))
+                .is_some()
+        };
+        assert!(!is_known(&mut memory));
+        memory.remember(&subject, remembered.clone());
+        assert!(!is_known(&mut memory));
+    }
+
+    #[test]
+    fn it_rests_until_something_is_due() {
+        let store = store(&[0, 60]);
+        let retention = Retention {
+            age: None,
+            bytes: Some(25),
+        };
+        let mut pruner = Pruner::new(store.path(), retention);
+        let mut memory = SubjectMemory::in_process();
+        assert_eq!(prune(&mut pruner, at(70), &mut memory), 0);
+        assert_eq!(pruner.step(at(80), &mut memory), PruneStep::Rested);
+        pruner.add(10);
+        assert_eq!(pruner.step(at(80), &mut memory), PruneStep::Worked);
+    }
+
+    #[test]
+    fn empty_folders_go_and_other_files_stay() {
+        let store = store(&[0]);
+        let other = store.path().join("v1/reconciles/README");
+        fs::write(&other, "mine").unwrap();
+        let mut pruner = Pruner::new(
+            store.path(),
+            Retention {
                 age: None,
-                bytes: Some(15)
-            }),
-            ["old", "mid"]
+                bytes: Some(1),
+            },
         );
-        assert_eq!(
-            chosen(Retention {
-                age,
-                bytes: Some(5)
-            }),
-            ["old", "mid", "new"]
-        );
-        assert_eq!(
-            chosen(Retention {
-                age: None,
-                bytes: Some(30)
-            }),
-            [""; 0]
-        );
+        prune(&mut pruner, at(10), &mut SubjectMemory::in_process());
+        let left = fs::read_dir(store.path().join("v1/reconciles")).unwrap();
+        let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [other]);
     }
 }

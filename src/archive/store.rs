@@ -5,7 +5,7 @@
 //! query, where credentials could stand.
 
 use std::{
-    collections::BTreeMap, env, ffi::OsString, fmt, fs, io, path::PathBuf, str::FromStr, sync::Arc,
+    collections::BTreeMap, env, ffi::OsString, fmt, fs, path::PathBuf, str::FromStr, sync::Arc,
     time::Duration,
 };
 
@@ -19,6 +19,9 @@ use url::Url;
 /// connection that broke.
 const CLIENT_RETRIES: usize = 1;
 const CLIENT_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
+
+const S3_ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+const AZURE_ENDPOINTS: [&str; 2] = ["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"];
 
 /// Why a URL can't be a store.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +49,6 @@ pub enum StoreUrlError {
 /// Why a client can't be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
-    #[error("cannot create {path:?}")]
-    Create { path: PathBuf, source: io::Error },
     #[error("cannot use the store's settings")]
     Settings(#[from] object_store::Error),
 }
@@ -73,6 +74,12 @@ impl Variables {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         Self(env::vars_os().filter_map(text).collect())
+    }
+
+    /// Where the store is, if not where its cloud is.
+    pub fn endpoint(&self) -> Option<&str> {
+        self.first_of(&S3_ENDPOINTS)
+            .or_else(|| self.first_of(&AZURE_ENDPOINTS))
     }
 
     fn first_of(&self, names: &[&str]) -> Option<&str> {
@@ -220,21 +227,18 @@ impl StoreUrl {
         drop(rustls::crypto::ring::default_provider().install_default());
         let client: Arc<dyn ObjectStore> = match self.kind {
             StoreKind::File => {
-                fs::create_dir_all(&self.path).map_err(|source| OpenStoreError::Create {
-                    path: PathBuf::from(&self.path),
-                    source,
-                })?;
+                if let Err(error) = fs::create_dir_all(&self.path) {
+                    // Receiving goes on all the same: it may be put right while the spool holds.
+                    tracing::error!(folder = self.path, %error, "cannot create the store's folder");
+                    return self.open_later();
+                }
                 let disk = LocalFileSystem::new_with_prefix(&self.path)?;
                 // The spool lets go of what was stored: it has to be on the platter.
-                Arc::new(disk.with_fsync(true).with_automatic_cleanup(true))
+                Arc::new(disk.with_fsync(true))
             }
             StoreKind::Memory => Arc::new(InMemory::new()),
             StoreKind::S3 => {
-                let endpoint = variables.first_of(&[
-                    "AWS_ENDPOINT_URL_S3",
-                    "AWS_ENDPOINT_URL",
-                    "AWS_ENDPOINT",
-                ]);
+                let endpoint = variables.first_of(&S3_ENDPOINTS);
                 let builder = variables
                     .apply("AWS_", AmazonS3Builder::new(), AmazonS3Builder::with_config)
                     .with_bucket_name(&self.bucket)
@@ -252,7 +256,7 @@ impl StoreUrl {
                 Arc::new(builder.with_retry(retry).build()?)
             }
             StoreKind::Azure => {
-                let endpoint = variables.first_of(&["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"]);
+                let endpoint = variables.first_of(&AZURE_ENDPOINTS);
                 let mut builder = variables
                     .apply(
                         "AZURE_",
@@ -273,6 +277,20 @@ impl StoreUrl {
             client,
             prefix: self.prefix.clone(),
             takes_attributes: self.kind != StoreKind::File,
+        })
+    }
+}
+
+impl StoreUrl {
+    /// A folder on local disk that can't be there yet; every write tries to make it.
+    fn open_later(&self) -> Result<OpenStore, OpenStoreError> {
+        let folder = std::path::absolute(&self.path).unwrap_or_else(|_| PathBuf::from(&self.path));
+        let prefix = Path::from_absolute_path(folder).map_err(object_store::Error::from)?;
+        let client = Arc::new(LocalFileSystem::new().with_fsync(true));
+        Ok(OpenStore {
+            client,
+            prefix,
+            takes_attributes: false,
         })
     }
 }

@@ -33,9 +33,6 @@ const STUBBORN_OTHERS: u64 = 10;
 /// Parts of an object that may wait for the store: one goes while the next is filled.
 const WAITING_PARTS: usize = 1;
 
-/// Writing a large object again costs more than a pause: about 1.6 s, to begin with.
-const BROKEN_STREAM_TRIES: u32 = 3;
-
 /// Names a piece of work.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct JobId(pub u64);
@@ -57,6 +54,10 @@ pub enum Event {
     },
     /// It was sent in parts and broke off: it has to be written again from the start.
     BrokeOff {
+        job: JobId,
+    },
+    /// It is not known what stands in the store.
+    CouldNotLook {
         job: JobId,
     },
     /// What was looked for.
@@ -172,7 +173,14 @@ impl Uploads {
     }
 
     /// Stores an object whose parts come through the returned channel.
-    pub fn stream(&self, job: JobId, key: Key, trace_id: TraceId) -> mpsc::Sender<Part> {
+    /// `tries` is how often that broke off before.
+    pub fn stream(
+        &self,
+        job: JobId,
+        key: Key,
+        trace_id: TraceId,
+        tries: u32,
+    ) -> mpsc::Sender<Part> {
         let (sender, mut parts) = mpsc::channel(WAITING_PARTS);
         let shared = Arc::clone(&self.0);
         self.spawn(async move {
@@ -186,11 +194,13 @@ impl Uploads {
                 }
                 Ok(None) => Event::BrokeOff { job },
                 Err(error) => {
+                    // Other objects may well work where this one never will.
+                    let is_stubborn = tries >= STUBBORN_TRIES;
                     let mut tries = Tries {
-                        count: BROKEN_STREAM_TRIES,
+                        count: tries,
                         ..shared.first_try()
                     };
-                    if shared.may_try_again(&mut tries, &error).await {
+                    if !is_stubborn && shared.may_try_again(&mut tries, &error).await {
                         Event::BrokeOff { job }
                     } else {
                         refuse(job, &key, &error)
@@ -212,13 +222,16 @@ impl Uploads {
                         shared.succeeded();
                         return Event::Found { job, existing };
                     }
-                    Err(error) if shared.may_try_again(&mut tries, &error).await => {}
+                    // Whoever may write need not be allowed to read.
+                    Err(error)
+                        if error.trouble != Trouble::AccessDenied
+                            && shared.may_try_again(&mut tries, &error).await => {}
                     Err(error) => {
-                        tracing::warn!(%error, %trace_id, "cannot look for an earlier part");
-                        return Event::Found {
-                            job,
-                            existing: None,
-                        };
+                        tracing::warn!(
+                            %trace_id, %error,
+                            "cannot look for an earlier part; what came late is stored beside it"
+                        );
+                        return Event::CouldNotLook { job };
                     }
                 }
             }

@@ -19,8 +19,10 @@ pub(super) struct OpenReconcile {
     first_received_at: Timestamp,
     /// By the assembler's time, which never goes back.
     last_activity: Timestamp,
-    /// A step failed or returned FATAL.
-    ended: bool,
+    /// A response says FATAL somewhere.
+    maybe_fatal: bool,
+    /// A step failed.
+    failed: bool,
     /// The next reconcile of the subject began.
     succeeded: bool,
 }
@@ -33,7 +35,8 @@ impl OpenReconcile {
             records: Vec::new(),
             first_received_at,
             last_activity: first_received_at,
-            ended: false,
+            maybe_fatal: false,
+            failed: false,
             succeeded: false,
         }
     }
@@ -50,7 +53,8 @@ impl OpenReconcile {
         self.records.push(half.position);
         self.first_received_at = self.first_received_at.min(half.received_at);
         self.last_activity = now;
-        self.ended |= kind == RecordKind::Response && (maybe_fatal || !error.is_empty());
+        self.maybe_fatal |= kind == RecordKind::Response && maybe_fatal;
+        self.failed |= kind == RecordKind::Response && !error.is_empty();
         if self.subject == Subject::default()
             && let Some(subject) = meta.subject
         {
@@ -132,7 +136,7 @@ impl OpenReconcile {
     /// Nothing comes after what ended it. A request that its response overtook still does.
     pub(super) fn is_ended(&self) -> bool {
         let overtaken = self.steps.iter().any(|step| step.request.is_none());
-        self.ended && !overtaken && !self.is_outstanding()
+        (self.failed || self.maybe_fatal) && !overtaken && !self.is_outstanding()
     }
 
     /// Why it is closed once its deadline has passed.
@@ -163,6 +167,7 @@ impl OpenReconcile {
             steps: self.steps,
             records: self.records,
             first_received_at: self.first_received_at,
+            maybe_fatal: self.maybe_fatal,
             closing,
         }
     }

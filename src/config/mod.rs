@@ -235,6 +235,15 @@ pub struct Settings {
     pub metrics_address: Option<SocketAddr>,
 }
 
+impl Settings {
+    /// What tells the store from every other: the same bucket's name at another endpoint is
+    /// another bucket.
+    pub fn store_identity(&self) -> String {
+        let endpoint = self.store_variables.endpoint().unwrap_or_default();
+        format!("{} {endpoint}", self.store)
+    }
+}
+
 impl ServeArgs {
     /// The settings, or everything that is wrong with them.
     pub fn validate(self) -> Result<Settings, Vec<String>> {

@@ -1,7 +1,7 @@
 //! Messages on stdout, as Crossplane's reference sidecar prints them.
 //!
 //! Invariant: for the same message the same bytes as the reference, but for secret values, which
-//! are shown redacted. Go's formatting rules live in `go_json` and `go_yaml`.
+//! are shown redacted, and for payloads of megabytes, which are named and not shown. Go's formatting rules live in `go_json` and `go_yaml`.
 
 mod go_json;
 mod go_yaml;
@@ -18,6 +18,10 @@ use crate::{
     redact::CleanPayload,
     time::Timestamp,
 };
+
+/// A payload takes some 18 times its size while it is printed. Larger ones are not worth the
+/// memory: they stand in the store.
+const MAX_PRINTED_BYTES: usize = 2 * 1024 * 1024;
 
 /// How messages are printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -141,6 +145,12 @@ const fn name_of(kind: RecordKind) -> &'static str {
 
 fn payload_value(payload: &CleanPayload) -> Value {
     match payload {
+        CleanPayload::Json(bytes) if bytes.len() > MAX_PRINTED_BYTES => {
+            json!(format!(
+                "({} bytes, too large to print; see the store)",
+                bytes.len()
+            ))
+        }
         CleanPayload::Empty => Value::Null,
         CleanPayload::Json(bytes) => serde_json::from_slice(bytes)
             // Too deep for a tree, or a lone surrogate: shown as it came.

@@ -33,8 +33,8 @@ use crate::{
 
 /// Where payloads come from.
 pub trait PayloadSource {
-    /// The payload of this half; `None` if it can't be read any more.
-    fn read_payload(&mut self, kind: RecordKind, half: &Half) -> Option<Bytes>;
+    /// The payload of this half; `None` if it is lost, an error if another try may help.
+    fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>>;
 }
 
 /// What was found on the way.
@@ -120,7 +120,7 @@ pub fn write_document(
 
     let fresh: Vec<_> = reconcile.steps.iter().map(StepEntry::of).collect();
     let steps = match earlier {
-        Some(earlier) => join(earlier, fresh, source, redactor),
+        Some(earlier) => join(earlier, fresh, source, redactor)?,
         None => fresh,
     };
     let heading = Heading {
@@ -167,7 +167,7 @@ impl DocumentWriter<'_> {
         match slot {
             Slot::Nothing => self.member(kind, "", b"null"),
             Slot::Stored { form, value } => self.member(kind, form, value.get().as_bytes()),
-            Slot::Logged(half) => match self.source.read_payload(kind, half) {
+            Slot::Logged(half) => match self.source.read_payload(kind, half)? {
                 None => {
                     self.report.unreadable += 1;
                     self.member(kind, "", b"null")

@@ -4,7 +4,7 @@
 //! it stands in the store alone. Invariant: nothing that stood in the earlier document is lost or
 //! changed, and nothing that came late is; the same payload twice is one.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, io};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -105,7 +105,7 @@ pub(super) fn join<'d>(
     fresh: Vec<StepEntry<'d>>,
     source: &mut dyn PayloadSource,
     redactor: &Redactor,
-) -> Vec<StepEntry<'d>> {
+) -> io::Result<Vec<StepEntry<'d>>> {
     let mut steps: Vec<_> = earlier.entries().collect();
     for mut late in fresh {
         for known in &mut steps {
@@ -118,7 +118,7 @@ pub(super) fn join<'d>(
                 RecordKind::Request,
                 source,
                 redactor,
-            );
+            )?;
             let had_response =
                 !matches!(known.response, Slot::Nothing) || known.head.error.is_some();
             fill(
@@ -127,7 +127,7 @@ pub(super) fn join<'d>(
                 RecordKind::Response,
                 source,
                 redactor,
-            );
+            )?;
             if !had_response {
                 known.head.ended_at = late.head.ended_at.take();
                 known.head.error = late.head.error.take();
@@ -142,7 +142,7 @@ pub(super) fn join<'d>(
         }
     }
     steps.sort_by_key(|step| (step.head.index, step.head.iteration));
-    steps
+    Ok(steps)
 }
 
 fn is_same_step(known: &StepHead<'_>, late: &StepHead<'_>) -> bool {
@@ -156,11 +156,11 @@ fn fill<'d>(
     kind: RecordKind,
     source: &mut dyn PayloadSource,
     redactor: &Redactor,
-) {
+) -> io::Result<()> {
     match (&*known, &*late) {
         (Slot::Nothing, _) => *known = std::mem::replace(late, Slot::Nothing),
         (Slot::Stored { form, value }, Slot::Logged(half)) => {
-            let payload = source.read_payload(kind, half);
+            let payload = source.read_payload(kind, half)?;
             let clean =
                 payload.and_then(|payload| json_of(&redactor.redact(&payload).payload).ok());
             if clean.is_some_and(|clean| clean == (*form, value.get().as_bytes().to_vec().into())) {
@@ -169,4 +169,5 @@ fn fill<'d>(
         }
         _ => {}
     }
+    Ok(())
 }

@@ -36,6 +36,10 @@ use crate::{
 const STREAM_WINDOW: u32 = 8 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 
+/// Messages that are read at the same time, each into memory of its own. Those beyond wait in the
+/// connection's window.
+const CALLS_AT_ONCE: usize = 16;
+
 /// Keeps messages.
 pub trait MessageLog: Send + Sync + 'static {
     /// Returns once the record is kept, or why it is not.
@@ -142,6 +146,7 @@ pub async fn serve_inspector<L: MessageLog>(
     };
     let listener = tokio::net::UnixListener::from_std(listener)?;
     Server::builder()
+        .concurrency_limit_per_connection(CALLS_AT_ONCE)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .add_service(CountOversize {

@@ -16,19 +16,21 @@ use super::{Pointer, REDACTED, Rules};
 const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Under `connectionDetails` and `credentials` that are part of somebody's spec, these say where a
-/// secret lies, not what it is. Without them neither a `ProviderConfig` nor the input of
-/// function-patch-and-transform could be read, or replayed.
-const REFERENCES: [&str; 8] = [
+/// Under `connectionDetails` and `credentials` that are part of somebody's spec, values of these
+/// say where a secret lies, not what it is. Without them neither a `ProviderConfig` nor the input
+/// of function-patch-and-transform could be read, or replayed.
+const REFERENCES: [&str; 6] = [
     "name",
     "namespace",
     "type",
     "source",
-    "secretRef",
     "fromConnectionSecretKey",
     "fromFieldPath",
-    "env",
 ];
+/// Annotations stand two levels below their object; a few more do no harm.
+const ANNOTATION_DEPTH: usize = 8;
+/// Stands among an XR's connection details in its status, and is no secret.
+const PUBLISHED_AT: &str = "lastPublishedTime";
 
 /// What is to happen to the values below a point.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,6 +41,14 @@ enum Treatment {
     RedactSpec,
 }
 
+/// What an object says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Says {
+    v1: bool,
+    secret: bool,
+    list_of_secrets: bool,
+}
+
 #[derive(Debug)]
 struct Frame<'t> {
     is_object: bool,
@@ -47,10 +57,15 @@ struct Frame<'t> {
     key: Option<Cow<'t, str>>,
     /// The element being read.
     index: usize,
-    is_v1: bool,
-    is_secret: bool,
-    /// Ranges of `Scan::suspects` to redact if this object turns out to be a Secret.
+    says: Says,
+    /// This is the `data` of the object around it; its values begin here among the suspects.
+    is_data_since: Option<usize>,
+    /// It has suspects.
+    is_undecided: bool,
+    /// Suspects to redact if this object turns out to be a Secret.
     suspects: Vec<Range<usize>>,
+    /// Suspects to redact if it turns out to be a list of Secrets, which leave their kind out.
+    items: Vec<Range<usize>>,
 }
 
 struct Scan<'t, 'r> {
@@ -58,8 +73,12 @@ struct Scan<'t, 'r> {
     rules: &'r Rules,
     stack: Vec<Frame<'t>>,
     found: Vec<Range<usize>>,
-    /// Values that belong to a Secret if one of the objects around them is one.
+    /// Values that are to be redacted if one of the objects around them is a Secret.
     suspects: Vec<Range<usize>>,
+    /// How many objects' `data` we are in.
+    data_depth: usize,
+    /// How many of the objects that we are in have suspects.
+    undecided: usize,
 }
 
 /// The places of all values to redact, in order.
@@ -70,6 +89,8 @@ pub(super) fn find_secret_values(text: &str, rules: &Rules) -> Vec<Range<usize>>
         stack: Vec::new(),
         found: Vec::new(),
         suspects: Vec::new(),
+        data_depth: 0,
+        undecided: 0,
     };
     scan.run();
     let mut found = scan.found;
@@ -112,33 +133,51 @@ impl<'t> Scan<'t, '_> {
     }
 
     fn open(&mut self, is_object: bool) {
-        let treatment = self.treatment(!is_object);
-        self.begin_value();
+        let treatment = if is_object {
+            self.treatment(Value::Object)
+        } else {
+            self.treatment(Value::Array)
+        };
+        let is_data = self.is_data();
+        self.data_depth += usize::from(is_data);
         self.stack.push(Frame {
             is_object,
             treatment,
             key: None,
             index: 0,
-            is_v1: false,
-            is_secret: false,
+            says: Says::default(),
+            is_data_since: is_data.then_some(self.suspects.len()),
+            is_undecided: false,
             suspects: Vec::new(),
+            items: Vec::new(),
         });
     }
 
     fn close(&mut self) {
-        if let Some(frame) = self.stack.pop()
-            && frame.is_v1
-            && frame.is_secret
+        let Some(frame) = self.stack.pop() else {
+            return;
+        };
+        if frame.says.v1 && frame.says.secret {
+            self.redact_suspects(&frame.suspects);
+        } else if frame.says.v1 && frame.says.list_of_secrets {
+            self.redact_suspects(&frame.items);
+        } else if !frame.suspects.is_empty()
+            && let Some(list) = self.list_around_item()
         {
-            for range in frame.suspects {
-                self.found
-                    .extend(self.suspects.get(range).unwrap_or_default().iter().cloned());
-            }
+            list.items.extend(frame.suspects);
+            let list = self.stack.len() - 2;
+            self.leave_undecided(list);
         }
-        self.end_value();
-        if self.stack.is_empty() {
+        if let Some(start) = frame.is_data_since {
+            self.data_depth -= 1;
+            let range = start..self.suspects.len();
+            self.suspect_of(self.stack.len().saturating_sub(1), range);
+        }
+        self.undecided -= usize::from(frame.is_undecided);
+        if self.undecided == 0 && self.data_depth == 0 {
             self.suspects.clear();
         }
+        self.end_member();
     }
 
     fn string(&mut self, span: Range<usize>) {
@@ -151,32 +190,80 @@ impl<'t> Scan<'t, '_> {
     }
 
     fn leaf(&mut self, span: Range<usize>, is_string: bool) {
-        let treatment = self.treatment(false);
-        self.begin_value();
         let text = self.text.get(span.clone()).unwrap_or_default();
         let content = if is_string {
             unquote(self.text, &span)
         } else {
             Cow::Borrowed(text)
         };
+        let key = self.stack.last().and_then(|frame| frame.key.as_deref());
+        let is_last_applied = key == Some(LAST_APPLIED);
+        let (is_version, is_kind) = (key == Some("apiVersion"), key == Some("kind"));
         if let Some(frame) = self.stack.last_mut() {
-            match frame.key.as_deref() {
-                Some("apiVersion") => frame.is_v1 = content == "v1",
-                Some("kind") => frame.is_secret = content == "Secret",
-                _ => {}
-            }
+            // Of two members of one name either may count for whoever reads it.
+            frame.says.v1 |= is_version && content == "v1";
+            frame.says.secret |= is_kind && content == "Secret";
+            frame.says.list_of_secrets |= is_kind && content == "SecretList";
         }
-        let is_secret_manifest = || {
-            self.current_key() == Some(LAST_APPLIED)
-                && memmem::find(content.as_bytes(), b"\"Secret\"").is_some()
-        };
         if !matches!(&*content, REDACTED | REDACTED_BASE64) && text != "null" {
-            if treatment != Treatment::Keep || is_secret_manifest() {
+            if self.treatment(Value::Leaf) != Treatment::Keep
+                || (is_last_applied && self.holds_secret(&content))
+            {
                 self.found.push(span.clone());
             }
-            self.suspects.push(span);
+            self.suspect(span, is_last_applied);
         }
-        self.end_value();
+        self.end_member();
+    }
+
+    /// Notes a value that is to go if an object around it is a Secret: the one whose `data` it is
+    /// or is in, or any whose annotation it is.
+    fn suspect(&mut self, span: Range<usize>, is_last_applied: bool) {
+        let is_data = self.is_data();
+        if self.data_depth == 0 && !is_data && !is_last_applied {
+            return;
+        }
+        let place = self.suspects.len();
+        self.suspects.push(span);
+        let depth = self.stack.len();
+        let owners = if is_last_applied {
+            depth.saturating_sub(ANNOTATION_DEPTH)..depth
+        } else {
+            depth.saturating_sub(usize::from(is_data))..depth
+        };
+        for owner in owners {
+            self.suspect_of(owner, place..place + 1);
+        }
+    }
+
+    /// Notes suspects for the object at this depth.
+    fn suspect_of(&mut self, depth: usize, range: Range<usize>) {
+        if let Some(owner) = self.stack.get_mut(depth) {
+            owner.suspects.push(range);
+            self.leave_undecided(depth);
+        }
+    }
+
+    /// The object at this depth decides over some suspects when it ends.
+    fn leave_undecided(&mut self, depth: usize) {
+        if let Some(frame) = self.stack.get_mut(depth)
+            && !frame.is_undecided
+        {
+            frame.is_undecided = true;
+            self.undecided += 1;
+        }
+    }
+
+    fn redact_suspects(&mut self, ranges: &[Range<usize>]) {
+        for range in ranges {
+            self.found.extend(
+                self.suspects
+                    .get(range.clone())
+                    .unwrap_or_default()
+                    .iter()
+                    .cloned(),
+            );
+        }
     }
 
     fn next_element(&mut self) {
@@ -185,45 +272,36 @@ impl<'t> Scan<'t, '_> {
         }
     }
 
-    /// Notes where the values of `data` begin among the suspects.
-    fn begin_value(&mut self) {
-        let start = self.suspects.len();
-        if let Some(owner) = self.owner_of_current_value() {
-            owner.suspects.push(start..start);
-        }
-    }
-
-    /// Notes where they end, and that the member has been read.
-    fn end_value(&mut self) {
-        let end = self.suspects.len();
-        if let Some(owner) = self.owner_of_current_value()
-            && let Some(range) = owner.suspects.last_mut()
-        {
-            range.end = end;
-        }
+    fn end_member(&mut self) {
         if let Some(frame) = self.stack.last_mut() {
             frame.key = None;
         }
     }
 
-    /// The object that decides over the current value, if it turns out to be a Secret: the one
-    /// whose `data` it is, or whose `metadata.annotations` it stands in.
-    fn owner_of_current_value(&mut self) -> Option<&mut Frame<'t>> {
-        let levels_up = match self.current_key()? {
-            "data" | "stringData" => 1,
-            LAST_APPLIED => 3,
-            _ => return None,
-        };
-        let owner = self.stack.len().checked_sub(levels_up)?;
-        self.stack.get_mut(owner)
+    /// The value that begins here is the `data` of the object around it.
+    fn is_data(&self) -> bool {
+        let key = self.stack.last().and_then(|frame| frame.key.as_deref());
+        matches!(key, Some("data" | "stringData"))
     }
 
-    fn current_key(&self) -> Option<&str> {
-        self.stack.last()?.key.as_deref()
+    /// The object in whose `items` the value stands that has just ended.
+    fn list_around_item(&mut self) -> Option<&mut Frame<'t>> {
+        let [.., list, items] = self.stack.as_mut_slice() else {
+            return None;
+        };
+        let is_item = !items.is_object && list.key.as_deref() == Some("items");
+        is_item.then_some(list)
+    }
+
+    /// Whether a manifest in text form holds something that would be redacted in its own right.
+    fn holds_secret(&self, manifest: &str) -> bool {
+        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(manifest).is_ok();
+        (is_json && !find_secret_values(manifest, self.rules).is_empty())
+            || mentions_secret_kind(manifest)
     }
 
     /// What is to happen to the value that begins here.
-    fn treatment(&self, is_array: bool) -> Treatment {
+    fn treatment(&self, value: Value) -> Treatment {
         let Some(frame) = self.stack.last() else {
             return Treatment::Keep;
         };
@@ -234,24 +312,35 @@ impl<'t> Scan<'t, '_> {
                 frame.treatment
             };
         };
-        if frame.treatment == Treatment::Redact
-            || self.rules.keys.is_match(key)
-            || self.is_pointed_at()
-        {
+        if self.rules.keys.is_match(key) || self.is_pointed_at() {
             return Treatment::Redact;
         }
-        match key {
+        match (key, frame.treatment) {
+            (PUBLISHED_AT, _) if self.key_around() == Some("connectionDetails") => Treatment::Keep,
+            (_, Treatment::Redact) => Treatment::Redact,
             // A map from keys to values where the protocol has it; a list in somebody's spec.
-            "connectionDetails" if is_array => Treatment::RedactSpec,
-            "connectionDetails" => Treatment::Redact,
+            ("connectionDetails", _) if value == Value::Array => Treatment::RedactSpec,
+            ("connectionDetails", _) => Treatment::Redact,
             // The protocol's own stand at the top.
-            "credentials" if self.stack.len() == 1 => Treatment::Redact,
-            "credentials" => Treatment::RedactSpec,
-            _ if frame.treatment == Treatment::RedactSpec && REFERENCES.contains(&key) => {
+            ("credentials", _) if self.stack.len() == 1 => Treatment::Redact,
+            ("credentials", _) => Treatment::RedactSpec,
+            (key, Treatment::RedactSpec) if value == Value::Leaf && self.is_reference(key) => {
                 Treatment::Keep
             }
-            _ => frame.treatment,
+            (_, inherited) => inherited,
         }
+    }
+
+    fn is_reference(&self, key: &str) -> bool {
+        REFERENCES.contains(&key) || (key == "key" && self.key_around() == Some("secretRef"))
+    }
+
+    /// The key of the object that we are in.
+    fn key_around(&self) -> Option<&str> {
+        let [.., around, _] = self.stack.as_slice() else {
+            return None;
+        };
+        around.key.as_deref()
     }
 
     fn is_pointed_at(&self) -> bool {
@@ -266,6 +355,23 @@ impl<'t> Scan<'t, '_> {
                 })
         })
     }
+}
+
+/// What begins at a place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Value {
+    Object,
+    Array,
+    Leaf,
+}
+
+/// Whether a text names the kind of Secrets in quotes, however often it was escaped.
+fn mentions_secret_kind(text: &str) -> bool {
+    let word = b"\"Secret";
+    memmem::find_iter(text.as_bytes(), word).any(|at| {
+        let next = text.as_bytes().get(at + word.len());
+        matches!(next, Some(b'"' | b'\\'))
+    })
 }
 
 /// The content of the string at `span`, quotes included in the span.

@@ -72,6 +72,45 @@ fn last_applied_configurations_with_secrets_go() {
 }
 
 #[test]
+fn secrets_in_odd_shapes_go() {
+    let last_applied = "kubectl.kubernetes.io/last-applied-configuration";
+    let inner = json!({"apiVersion": "v1", "kind": "Secret"}).to_string();
+    let outer = json!({"metadata": {"annotations": {last_applied: inner}}}).to_string();
+    for (payload, values) in [
+        (r#"{"apiVersion":"v1","kind":"Secret","data":{"b":"LEAK","x":{"kubectl.kubernetes.io/last-applied-configuration":"LEAK"}}}"#.to_owned(), 2),
+        (r#"{"kind":"Secret","kind":"Other","apiVersion":"v1","apiVersion":"v2","data":{"a":"LEAK"},"data":"LEAK"}"#.to_owned(), 2),
+        (r#"{"kind":"SecretList","apiVersion":"v1","items":[{"data":{"a":"LEAK"}},{"stringData":{"b":["LEAK"]}}]}"#.to_owned(), 2),
+        (r#"{"items":[{"data":{"a":"LEAK"},"x":{"data":{"b":"kept"}}}],"kind":"SecretList","apiVersion":"v1"}"#.to_owned(), 1),
+        (json!({"apiVersion": "v1", "kind": "Secret", "metadata": [{"a": {last_applied: "LEAK"}}]}).to_string(), 1),
+        (json!({"kind": "Object", "metadata": {"annotations": {last_applied: format!("LEAK {outer}")}}}).to_string(), 1),
+        (r#"{"x":{"credentials":{"env":{"PASSWORD":"LEAK"},"secretRef":{"password":"LEAK","key":"kept"},"key":"LEAK"}}}"#.to_owned(), 3),
+    ] {
+        let (clean, found) = redact(&payload);
+        assert_eq!(found, values, "{payload}");
+        assert!(!clean.contains("LEAK"), "{clean}");
+        assert_eq!(clean.matches("kept").count(), payload.matches("kept").count(), "{clean}");
+    }
+}
+
+#[test]
+fn when_connection_details_were_published_is_no_secret() {
+    let payload =
+        r#"{"status":{"connectionDetails":{"lastPublishedTime":"2026-11-16T04:36:46Z"}}}"#;
+    assert_eq!(redact(payload), (payload.to_owned(), 0));
+}
+
+#[test]
+fn the_users_patterns_hold_in_last_applied_configurations_too() {
+    let redactor = Redactor::new(&[], &["(?i)password"]).unwrap();
+    let applied = json!({"spec": {"adminPassword": "LEAK"}}).to_string();
+    let payload = json!({"kind": "XR", "spec": {"adminPassword": "LEAK"}, "metadata": {"annotations":
+        {"kubectl.kubernetes.io/last-applied-configuration": applied}}});
+    let (clean, values) = redact_with(&redactor, &payload.to_string());
+    assert_eq!(values, 2);
+    assert!(!clean.contains("LEAK"), "{clean}");
+}
+
+#[test]
 fn connection_details_and_credentials_go_but_references_in_a_spec_stay() {
     let payload = json!({
         "credentials": {"db": {"credentialData": {"data": {"name": "x", "source": "y"}}}},
@@ -168,6 +207,8 @@ fn any_json() -> impl Strategy<Value = Value> {
         Just("apiVersion".to_owned()),
         Just("stringData".to_owned()),
         Just("connectionDetails".to_owned()),
+        Just("items".to_owned()),
+        Just("kubectl.kubernetes.io/last-applied-configuration".to_owned()),
         "[a-z\"\\\\é\n]{0,4}",
     ];
     let leaf = prop_oneof![

@@ -11,10 +11,8 @@ mod behind;
 mod health;
 
 use std::{
-    collections::HashSet,
     io,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -32,10 +30,7 @@ use self::{
     health::{Health, serve_health},
 };
 use crate::{
-    archive::{
-        Archive, Backoff, Event, Key, OpenStoreError, Retention, StoreUrl, SubjectMemory, Uploads,
-        prune,
-    },
+    archive::{Archive, Backoff, Event, OpenStoreError, Pruner, StoreUrl, SubjectMemory, Uploads},
     assemble::{Assembler, Limits},
     bell::Bell,
     config::Settings,
@@ -46,8 +41,6 @@ use crate::{
     time::{SharedClock, SystemClock},
 };
 
-/// Pause between two looks at how much a store on local disk holds.
-const PRUNE_EVERY: Duration = Duration::from_mins(5);
 /// What connections get to end by themselves, and the disk to sync, once the time is up.
 const LAST_GRACE: Duration = Duration::from_millis(500);
 /// Nice value of the work behind the answers: it gives way to whatever else wants the CPU.
@@ -66,8 +59,10 @@ pub enum RunError {
     Metrics(#[from] SetupError),
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
-    #[error("receiving ended")]
+    #[error("receiving failed")]
     Receive(#[from] ServeError),
+    #[error("{0} ended unexpectedly; this is a bug")]
+    Ended(&'static str),
 }
 
 /// A sidecar that receives.
@@ -139,15 +134,18 @@ impl Sidecar {
             move || gauge.used_bytes(),
             Arc::clone(&clock),
         );
-        let store = start_store(&settings, &tasks, &stop_calls, &clock, &metrics, &bell)?;
+        let (uploads, events) = start_store(&settings, &tasks, &stop_calls, &metrics, &bell)?;
         let ending = Arc::new(Ending::default());
         let behind = start_behind(Behind {
             follower,
             assembler: Assembler::new(Limits::default()),
             memory: open_memory(&settings),
-            uploads: store.uploads.clone(),
-            events: store.events,
-            pruned: store.pruned,
+            uploads: uploads.clone(),
+            events,
+            pruner: settings
+                .store
+                .local_folder()
+                .map(|folder| Pruner::new(&folder, settings.retention)),
             redactor: settings.redactor.clone(),
             print: settings.print,
             metrics: metrics.clone(),
@@ -166,7 +164,7 @@ impl Sidecar {
             receiving,
             ending,
             behind,
-            uploads: store.uploads,
+            uploads,
             tasks,
             _socket: socket,
         })
@@ -184,10 +182,15 @@ impl Sidecar {
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let failure = tokio::select! {
             () = stop => None,
-            ended = &mut self.receiving => ended.ok().and_then(Result::err),
+            ended = &mut self.receiving => Some(match ended {
+                Ok(Err(error)) => error.into(),
+                Ok(Ok(())) | Err(_) => RunError::Ended("receiving"),
+            }),
+            // It only ends when it is told to.
+            _ = &mut self.behind => Some(RunError::Ended("the work behind the answers")),
         };
         self.stop().await;
-        failure.map_or(Ok(()), |error| Err(error.into()))
+        failure.map_or(Ok(()), Err)
     }
 
     /// Refuses what comes, finishes what is there, leaves the rest in the spool.
@@ -197,7 +200,7 @@ impl Sidecar {
         self.stopping.store(true, Ordering::Relaxed);
         self.ending.draining.store(true, Ordering::Relaxed);
         self.bell.ring();
-        let drained = tokio::time::timeout(limit, self.behind).await.is_ok();
+        let drained = matches!(tokio::time::timeout(limit, self.behind).await, Ok(Ok(())));
 
         self.ending.abandoning.store(true, Ordering::Relaxed);
         self.stop_calls.cancel();
@@ -282,22 +285,14 @@ fn announce(settings: &Settings, metrics_address: Option<SocketAddr>) {
     );
 }
 
-/// The store, and what is heard from it.
-struct StartedStore {
-    uploads: Uploads,
-    events: mpsc::Receiver<Event>,
-    pruned: mpsc::Receiver<HashSet<Key>>,
-}
-
 /// Makes a client, and has the store looked at in the background.
 fn start_store(
     settings: &Settings,
     tasks: &TaskTracker,
     stop: &CancellationToken,
-    clock: &SharedClock,
     metrics: &Metrics,
     bell: &Arc<Bell>,
-) -> Result<StartedStore, RunError> {
+) -> Result<(Uploads, mpsc::Receiver<Event>), RunError> {
     let archive = Archive::open(
         &settings.store,
         &settings.store_variables,
@@ -313,29 +308,9 @@ fn start_store(
         metrics.clone(),
         Backoff::default(),
     );
-    let background = |work: Pin<Box<dyn Future<Output = ()> + Send>>| {
-        let stop = stop.clone();
-        tasks.spawn(async move { stop.run_until_cancelled(work).await });
-    };
-    background(Box::pin(check_store(
-        archive.clone(),
-        settings.store.clone(),
-    )));
-    let (removed, pruned) = mpsc::channel();
-    if settings.store.local_folder().is_some() {
-        background(Box::pin(keep_pruning(
-            archive,
-            settings.retention,
-            Arc::clone(clock),
-            metrics.clone(),
-            removed,
-        )));
-    }
-    Ok(StartedStore {
-        uploads,
-        events,
-        pruned,
-    })
+    let (stop, check) = (stop.clone(), check_store(archive, settings.store.clone()));
+    tasks.spawn(async move { stop.run_until_cancelled(check).await });
+    Ok((uploads, events))
 }
 
 fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunError> {
@@ -360,7 +335,7 @@ fn open_memory(settings: &Settings) -> SubjectMemory {
         return SubjectMemory::in_process();
     }
     let path = settings.data_dir.join("subjects.jsonl");
-    SubjectMemory::on_disk(path, &settings.store.to_string()).unwrap_or_else(|error| {
+    SubjectMemory::on_disk(path, &settings.store_identity()).unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot keep what was stored; a restart will store more than needed");
         SubjectMemory::in_process()
     })
@@ -373,31 +348,5 @@ async fn check_store(archive: Archive, url: StoreUrl) {
             store = %url, %error, detail = error.detail(), advice = error.trouble.advice(),
             "the store can't be written to; payloads wait in the spool"
         ),
-    }
-}
-
-async fn keep_pruning(
-    archive: Archive,
-    retention: Retention,
-    clock: SharedClock,
-    metrics: Metrics,
-    pruned: mpsc::Sender<HashSet<Key>>,
-) {
-    let mut turns = tokio::time::interval(PRUNE_EVERY);
-    loop {
-        turns.tick().await;
-        match prune(&archive, retention, clock.now()).await {
-            Ok(keys) if keys.is_empty() => {}
-            Ok(keys) => {
-                let objects = keys.len();
-                // NOTE: told before it is counted, so that nothing links to what is gone.
-                if pruned.send(keys).is_err() {
-                    return;
-                }
-                metrics.objects_pruned(objects as u64);
-                tracing::info!(objects, "removed what was too old or too much");
-            }
-            Err(error) => tracing::warn!(%error, detail = error.detail(), "cannot prune the store"),
-        }
     }
 }

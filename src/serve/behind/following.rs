@@ -9,12 +9,14 @@ use crate::{
     assemble::Arrival,
     decode::{StepMessage, decode_step},
     print::PrintedMessage,
-    reconcile::{Half, PayloadHash},
+    reconcile::{Half, PayloadHash, PayloadHasher},
     record::{Position, Record, RecordKind},
 };
 
 /// Records followed before anything else gets a turn.
 const RECORDS_A_TURN: usize = 64;
+/// About 0.2 ms of hashing.
+const HASHED_AT_ONCE: usize = 256 * 1024;
 /// Closed reconciles that may wait for the store: some 2 KB each.
 const WAITING_RECONCILES: usize = 1024;
 /// Stands in every FATAL result that a function can return.
@@ -65,7 +67,7 @@ impl Desk {
             && memchr::memmem::find(&step.payload, FATAL).is_some();
         let half = Half {
             position,
-            hash: PayloadHash::of(&step.payload),
+            hash: self.hash(&step.payload),
             size: step.payload.len(),
             received_at: record.received_at,
         };
@@ -76,6 +78,16 @@ impl Desk {
             half,
             maybe_fatal,
         }
+    }
+
+    /// Slice by slice, since a large payload takes a while.
+    fn hash(&mut self, payload: &[u8]) -> PayloadHash {
+        let mut hasher = PayloadHasher::default();
+        for slice in payload.chunks(HASHED_AT_ONCE) {
+            hasher.update(slice);
+            self.pacer.breathe();
+        }
+        hasher.finish()
     }
 
     fn print(&mut self, step: &StepMessage) {

@@ -21,7 +21,7 @@ use std::{
 
 use self::publishing::Job;
 use crate::{
-    archive::{Event, JobId, Key, SubjectMemory, Uploads},
+    archive::{Event, JobId, PruneStep, Pruner, SubjectMemory, Uploads},
     assemble::Assembler,
     bell::Bell,
     metrics::Metrics,
@@ -58,7 +58,8 @@ pub(super) struct Behind {
     pub(super) memory: SubjectMemory,
     pub(super) uploads: Uploads,
     pub(super) events: mpsc::Receiver<Event>,
-    pub(super) pruned: mpsc::Receiver<HashSet<Key>>,
+    /// For a store on local disk.
+    pub(super) pruner: Option<Pruner>,
     pub(super) redactor: Redactor,
     pub(super) print: Option<PrintFormat>,
     pub(super) metrics: Metrics,
@@ -107,6 +108,10 @@ impl Desk {
             }
             // NOTE: looked at before following, so that what was appended before is followed.
             let draining = self.behind.ending.draining.load(Ordering::Relaxed);
+            if draining {
+                // No answer needs the CPU any more, and there is a deadline.
+                self.pacer.hurry();
+            }
             let now = self.now();
             let heard = self.hear_events();
             let (followed, caught_up) = self.follow();
@@ -118,6 +123,9 @@ impl Desk {
             if heard || followed || published {
                 continue;
             }
+            if !draining && self.prune() {
+                continue;
+            }
             self.behind.follower.remove_unneeded();
             if draining && caught_up && self.waiting.is_empty() && self.under_way.is_empty() {
                 return;
@@ -127,6 +135,24 @@ impl Desk {
                 std::thread::sleep(SETTLE);
             }
         }
+    }
+
+    /// Looks after a store on local disk; tells whether there was something to do.
+    fn prune(&mut self) -> bool {
+        let now = self.behind.clock.now();
+        let Some(pruner) = &mut self.behind.pruner else {
+            return false;
+        };
+        match pruner.step(now, &mut self.behind.memory) {
+            PruneStep::Rested => return false,
+            PruneStep::Worked => {}
+            PruneStep::Removed(objects) => {
+                self.behind.metrics.objects_pruned(objects);
+                tracing::info!(objects, "removed what was too old or too much");
+            }
+        }
+        self.pacer.breathe();
+        true
     }
 
     /// How long nothing can happen without a ring.

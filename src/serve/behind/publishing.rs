@@ -10,17 +10,21 @@ use bytes::Bytes;
 
 use super::{Desk, paced::PacedWriter};
 use crate::{
-    archive::{Body, Event, Existing, JobId, Key, ObjectWriter, PART_BYTES, Place, Remembered},
+    archive::{
+        Body, Compression, Event, Existing, JobId, Key, ObjectWriter, PART_BYTES, Place, Remembered,
+    },
     decode::decode_step,
     metrics::ObjectLoss,
     publish::{DocumentReport, EarlierDocument, PayloadSource, write_document},
     reconcile::{ClosedReconcile, Closing, Half, PayloadHash, Subject, SubjectIdentity},
     record::RecordKind,
-    spool::Follower,
+    spool::{Follower, ReadError},
 };
 
 /// Calls to the store under way at once.
 const CALLS_AT_ONCE: usize = 8;
+/// How often an object is written anew before what can't be read of it is given up.
+const WRITE_TRIES: u32 = 10;
 /// Bytes of objects on their way to the store.
 const BYTES_ON_THE_WAY: usize = 16 * 1024 * 1024;
 
@@ -39,12 +43,18 @@ pub(super) struct Job {
     bytes: usize,
     /// It is handed over in parts.
     is_streaming: bool,
+    /// How often it could not be written, or broke off.
+    tries: u32,
+    /// A payload of it is lost.
+    is_damaged: bool,
 }
 
 #[derive(Debug)]
 enum Earlier {
     Nothing,
     Stored(Existing),
+    /// The store does not let us look.
+    Unknown,
 }
 
 impl Desk {
@@ -54,6 +64,7 @@ impl Desk {
             let outcome = match () {
                 () if !reconcile.is_complete() => "incomplete",
                 () if reconcile.has_error() => "error",
+                () if reconcile.maybe_fatal => "fatal",
                 () => "ok",
             };
             self.behind
@@ -61,7 +72,9 @@ impl Desk {
                 .reconcile_closed(outcome, name_of(reconcile.closing));
             tracing::debug!(trace_id = %reconcile.trace_id, outcome, "reconcile closed");
             // NOTE: what is sent in parts can't be kept from replacing what stands there.
-            let must_look = reconcile.is_fragment() || reconcile.payload_bytes() > PART_BYTES;
+            let is_large = reconcile.payload_bytes() > PART_BYTES;
+            let can_create = self.behind.uploads.archive().can_create();
+            let must_look = reconcile.is_fragment() || is_large || !can_create;
             let earlier = if must_look {
                 None
             } else {
@@ -76,6 +89,8 @@ impl Desk {
                 key: None,
                 bytes: 0,
                 is_streaming: false,
+                tries: 0,
+                is_damaged: false,
             });
             self.next_job += 1;
         }
@@ -110,10 +125,10 @@ impl Desk {
             // A stream that broke off sends an event of its own.
             && !job.is_streaming
         {
-            tracing::error!(trace_id = %job.reconcile.trace_id, %error, "an object is lost");
-            self.behind.metrics.object_lost(ObjectLoss::Refused);
-            self.behind.follower.finish(&job.reconcile.records);
-            return true;
+            tracing::warn!(trace_id = %job.reconcile.trace_id, %error, "cannot write an object yet");
+            self.put_back(job);
+            // Not at once: whatever is wrong takes a while to pass.
+            return false;
         }
         self.bytes_on_the_way += job.bytes;
         self.busy.insert(job.subject.clone());
@@ -140,14 +155,14 @@ impl Desk {
             reconcile,
             fingerprint,
             earlier,
+            tries,
             ..
         } = &*job;
-        let compression = self.behind.uploads.archive().compression();
         let own_key = Key::of_reconcile(
             &reconcile.subject,
             &reconcile.trace_id,
             reconcile.started_at(),
-            compression,
+            self.behind.uploads.archive().compression(),
         );
         let (key, document, place) = match earlier {
             Some(Earlier::Stored(Existing::Document { key, document })) => {
@@ -163,18 +178,21 @@ impl Desk {
             Some(Earlier::Stored(Existing::Unjoinable { key })) => {
                 (key.of_part(*fingerprint), None, Place::Replacing)
             }
+            Some(Earlier::Unknown) => (own_key.of_part(*fingerprint), None, Place::Replacing),
             Some(Earlier::Nothing) | None => (own_key, None, Place::IfFree),
         };
+        let compression = Compression::of_key(key.as_str());
 
         let uploads = self.behind.uploads.clone();
         let is_streaming = Cell::new(false);
         let begin_stream = || {
             is_streaming.set(true);
-            uploads.stream(*id, key.clone(), reconcile.trace_id.clone())
+            uploads.stream(*id, key.clone(), reconcile.trace_id.clone(), *tries)
         };
         let mut object = ObjectWriter::new(compression, reconcile.payload_bytes(), begin_stream)?;
         let mut source = LoggedPayloads {
             follower: &mut self.behind.follower,
+            may_try_again: *tries < WRITE_TRIES,
         };
         let written = write_document(
             reconcile,
@@ -190,8 +208,10 @@ impl Desk {
         job.is_streaming = is_streaming.get();
         job.key = Some(key.clone());
         let (report, body) = written?;
+        job.is_damaged = report.unreadable > 0;
 
         self.count(report);
+        job.bytes = 2 * PART_BYTES;
         if let Body::Whole(body) = body {
             job.bytes = body.len();
             self.behind
@@ -214,9 +234,6 @@ impl Desk {
 
     /// Hears how calls to the store ended; tells whether any did.
     pub(super) fn hear_events(&mut self) -> bool {
-        while let Ok(keys) = self.behind.pruned.try_recv() {
-            self.behind.memory.forget(&keys);
-        }
         let mut heard = false;
         while let Ok(event) = self.behind.events.try_recv() {
             heard = true;
@@ -230,15 +247,19 @@ impl Desk {
         | Event::Refused { job: id }
         | Event::Occupied { job: id }
         | Event::BrokeOff { job: id }
+        | Event::CouldNotLook { job: id }
         | Event::Found { job: id, .. }) = event;
         let Some(mut job) = self.under_way.remove(&id) else {
             return;
         };
-        self.bytes_on_the_way -= job.bytes;
+        self.bytes_on_the_way = self.bytes_on_the_way.saturating_sub(job.bytes);
         self.busy.remove(&job.subject);
         match event {
             Event::Stored { bytes, .. } => {
                 self.behind.metrics.object_stored(bytes);
+                if let Some(pruner) = &mut self.behind.pruner {
+                    pruner.add(bytes);
+                }
                 self.remember(&job);
                 self.behind.follower.finish(&job.reconcile.records);
             }
@@ -252,6 +273,10 @@ impl Desk {
                 self.put_back(job);
             }
             Event::BrokeOff { .. } => self.put_back(job),
+            Event::CouldNotLook { .. } => {
+                job.earlier = Some(Earlier::Unknown);
+                self.put_back(job);
+            }
             Event::Found { existing, .. } => {
                 job.earlier = Some(existing.map_or(Earlier::Nothing, Earlier::Stored));
                 self.put_back(job);
@@ -262,13 +287,15 @@ impl Desk {
     /// First in line again: a subject's reconciles keep their order.
     fn put_back(&mut self, mut job: Job) {
         job.bytes = 0;
+        job.tries += u32::from(job.key.take().is_some());
         self.waiting.push_front(job);
     }
 
     fn remember(&mut self, job: &Job) {
-        // A part is not what the next reconcile can be compared with.
+        // Neither a part nor what lost a payload is what the next can be compared with.
         if let Some(key) = &job.key
             && !job.reconcile.is_fragment()
+            && !job.is_damaged
         {
             let remembered = Remembered {
                 fingerprint: job.fingerprint,
@@ -294,15 +321,18 @@ const fn name_of(closing: Closing) -> &'static str {
 /// Payloads, read back from the log.
 struct LoggedPayloads<'l> {
     follower: &'l mut Follower,
+    /// What the disk fails to read now it may read later.
+    may_try_again: bool,
 }
 
 impl PayloadSource for LoggedPayloads<'_> {
-    fn read_payload(&mut self, kind: RecordKind, half: &Half) -> Option<Bytes> {
+    fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>> {
         match self.follower.read(half.position) {
-            Ok(record) => Some(decode_step(kind, &record.message).payload),
+            Ok(record) => Ok(Some(decode_step(kind, &record.message).payload)),
+            Err(ReadError::Read { source, .. }) if self.may_try_again => Err(source),
             Err(error) => {
                 tracing::error!(%error, "a payload is lost: it can't be read back from the spool");
-                None
+                Ok(None)
             }
         }
     }
