@@ -389,6 +389,25 @@ async fn an_object_that_the_store_refuses_is_dropped_and_holds_nothing_up() {
 }
 
 #[tokio::test]
+async fn without_leave_to_read_what_comes_late_is_stored_beside_the_rest() {
+    let server = S3Server::start().await;
+    server.set(Mood::IsWriteOnly);
+    let home = Home::with_s3(&server);
+    let first = message("t", 0, RecordKind::Request, r#"{"a":0}"#);
+    let late = message("t", 0, RecordKind::Response, r#"{"b":0}"#);
+    home.play(&[], &[first.clone()]).await;
+    // It stands in its place already, and nobody remembers.
+    std::fs::remove_file(home.data_dir().join("subjects.jsonl")).unwrap();
+    home.play(&[], &[first.clone()]).await;
+    let metrics = home.play(&[], &[late.clone()]).await;
+    assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 1);
+    server.set(Mood::Works);
+    let documents = home.documents().await;
+    assert_eq!(documents.len(), 3, "{:?}", documents.keys());
+    assert_all_payloads_stored(&[first, late], &documents);
+}
+
+#[tokio::test]
 async fn a_reconcile_larger_than_a_part_is_streamed() {
     let server = S3Server::start().await;
     let home = Home::with_s3(&server);

@@ -132,6 +132,13 @@ fn diagnose(error: &object_store::Error) -> Trouble {
     ]) {
         return Trouble::ObjectRefused;
     }
+    if says(&[
+        "AccessDenied",
+        "AuthorizationPermissionMismatch",
+        "storage.objects.list access",
+    ]) {
+        return Trouble::AccessDenied;
+    }
     match error {
         object_store::Error::PermissionDenied { .. } => Trouble::AccessDenied,
         object_store::Error::Unauthenticated { .. } => Trouble::NotAuthenticated,

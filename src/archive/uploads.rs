@@ -225,6 +225,8 @@ impl Uploads {
                     // Whoever may write need not be allowed to read.
                     Err(error)
                         if error.trouble != Trouble::AccessDenied
+                            && (error.trouble == Trouble::Unreachable
+                                || tries.count < STUBBORN_TRIES)
                             && shared.may_try_again(&mut tries, &error).await => {}
                     Err(error) => {
                         tracing::warn!(

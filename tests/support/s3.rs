@@ -28,6 +28,8 @@ pub enum Mood {
     Unavailable,
     Denies,
     HasNoBucket,
+    /// Lets nobody read.
+    IsWriteOnly,
     /// Answers that it does not know If-None-Match.
     KnowsNoConditions,
     Hangs,
@@ -154,6 +156,7 @@ async fn answer(
     let is_check = request.uri().path().ends_with("/check.json");
     let mood = *moods.borrow();
     let fault = match mood {
+        Mood::IsWriteOnly => (!is_write).then_some((403, "AccessDenied")),
         _ if !is_write || is_check => None,
         Mood::Works => None,
         Mood::Unavailable => Some((503, "SlowDown")),
