@@ -395,11 +395,11 @@ async fn without_leave_to_read_what_comes_late_is_stored_beside_the_rest() {
     let home = Home::with_s3(&server);
     let first = message("t", 0, RecordKind::Request, r#"{"a":0}"#);
     let late = message("t", 0, RecordKind::Response, r#"{"b":0}"#);
-    home.play(&[], &[first.clone()]).await;
+    home.play(&[], std::slice::from_ref(&first)).await;
     // It stands in its place already, and nobody remembers.
     std::fs::remove_file(home.data_dir().join("subjects.jsonl")).unwrap();
-    home.play(&[], &[first.clone()]).await;
-    let metrics = home.play(&[], &[late.clone()]).await;
+    home.play(&[], std::slice::from_ref(&first)).await;
+    let metrics = home.play(&[], std::slice::from_ref(&late)).await;
     assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 1);
     server.set(Mood::Works);
     let documents = home.documents().await;

@@ -36,7 +36,7 @@ pub use self::{
     object::{Body, Compression, ObjectWriter, PART_BYTES, Part},
     prune::{PruneStep, Pruner, Retention},
     store::{OpenStoreError, StoreUrl, StoreUrlError, Variables},
-    uploads::{Backoff, Event, JobId, Uploads},
+    uploads::{Backoff, Event, JobId, Tries, Uploads},
 };
 use crate::{
     reconcile::{Subject, TraceId},

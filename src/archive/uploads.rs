@@ -143,6 +143,11 @@ impl Uploads {
         &self.0.archive
     }
 
+    /// Nothing was tried yet.
+    pub fn first_try(&self) -> Tries {
+        self.0.first_try()
+    }
+
     /// Stores an object.
     pub fn store(&self, job: JobId, key: Key, trace_id: TraceId, body: Bytes, place: Place) {
         let shared = Arc::clone(&self.0);
@@ -173,13 +178,13 @@ impl Uploads {
     }
 
     /// Stores an object whose parts come through the returned channel.
-    /// `tries` is how often that broke off before.
+    /// `tries` tells how often that broke off before.
     pub fn stream(
         &self,
         job: JobId,
         key: Key,
         trace_id: TraceId,
-        tries: u32,
+        mut tries: Tries,
     ) -> mpsc::Sender<Part> {
         let (sender, mut parts) = mpsc::channel(WAITING_PARTS);
         let shared = Arc::clone(&self.0);
@@ -194,13 +199,7 @@ impl Uploads {
                 }
                 Ok(None) => Event::BrokeOff { job },
                 Err(error) => {
-                    // Other objects may well work where this one never will.
-                    let is_stubborn = tries >= STUBBORN_TRIES;
-                    let mut tries = Tries {
-                        count: tries,
-                        ..shared.first_try()
-                    };
-                    if !is_stubborn && shared.may_try_again(&mut tries, &error).await {
+                    if shared.may_try_again(&mut tries, &error).await {
                         Event::BrokeOff { job }
                     } else {
                         refuse(job, &key, &error)
@@ -263,9 +262,9 @@ impl Uploads {
 }
 
 /// How often something was tried, and how many other things worked meanwhile.
-#[derive(Debug)]
-struct Tries {
-    count: u32,
+#[derive(Clone, Copy, Debug)]
+pub struct Tries {
+    pub count: u32,
     successes_before: u64,
 }
 

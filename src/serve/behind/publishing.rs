@@ -11,7 +11,8 @@ use bytes::Bytes;
 use super::{Desk, paced::PacedWriter};
 use crate::{
     archive::{
-        Body, Compression, Event, Existing, JobId, Key, ObjectWriter, PART_BYTES, Place, Remembered,
+        Body, Compression, Event, Existing, JobId, Key, ObjectWriter, PART_BYTES, Place,
+        Remembered, Tries,
     },
     decode::decode_step,
     metrics::ObjectLoss,
@@ -43,8 +44,10 @@ pub(super) struct Job {
     bytes: usize,
     /// It is handed over in parts.
     is_streaming: bool,
-    /// How often it could not be written, or broke off.
-    tries: u32,
+    /// How often it was handed over in vain.
+    tries: Tries,
+    /// How often it could not be written.
+    failed_writes: u32,
     /// A payload of it is lost.
     is_damaged: bool,
 }
@@ -89,7 +92,8 @@ impl Desk {
                 key: None,
                 bytes: 0,
                 is_streaming: false,
-                tries: 0,
+                tries: self.behind.uploads.first_try(),
+                failed_writes: 0,
                 is_damaged: false,
             });
             self.next_job += 1;
@@ -121,14 +125,16 @@ impl Desk {
             self.behind
                 .uploads
                 .find(job.id, subject.clone(), trace_id.clone(), around);
-        } else if let Err(error) = self.write(&mut job)
+        } else if let Err(error) = self.write(&mut job) {
+            // A broken pipe is the store's doing, not the disk's.
+            job.failed_writes += u32::from(error.kind() != io::ErrorKind::BrokenPipe);
             // A stream that broke off sends an event of its own.
-            && !job.is_streaming
-        {
-            tracing::warn!(trace_id = %job.reconcile.trace_id, %error, "cannot write an object yet");
-            self.put_back(job);
-            // Not at once: whatever is wrong takes a while to pass.
-            return false;
+            if !job.is_streaming {
+                tracing::warn!(trace_id = %job.reconcile.trace_id, %error, "cannot write an object yet");
+                self.put_back(job);
+                // Not at once: whatever is wrong takes a while to pass.
+                return false;
+            }
         }
         self.bytes_on_the_way += job.bytes;
         self.busy.insert(job.subject.clone());
@@ -156,6 +162,7 @@ impl Desk {
             fingerprint,
             earlier,
             tries,
+            failed_writes,
             ..
         } = &*job;
         let own_key = Key::of_reconcile(
@@ -192,7 +199,7 @@ impl Desk {
         let mut object = ObjectWriter::new(compression, reconcile.payload_bytes(), begin_stream)?;
         let mut source = LoggedPayloads {
             follower: &mut self.behind.follower,
-            may_try_again: *tries < WRITE_TRIES,
+            may_try_again: *failed_writes < WRITE_TRIES,
         };
         let written = write_document(
             reconcile,
@@ -272,7 +279,10 @@ impl Desk {
                 job.earlier = None;
                 self.put_back(job);
             }
-            Event::BrokeOff { .. } => self.put_back(job),
+            Event::BrokeOff { .. } => {
+                job.tries.count += 1;
+                self.put_back(job);
+            }
             Event::CouldNotLook { .. } => {
                 job.earlier = Some(Earlier::Unknown);
                 self.put_back(job);
@@ -287,7 +297,6 @@ impl Desk {
     /// First in line again: a subject's reconciles keep their order.
     fn put_back(&mut self, mut job: Job) {
         job.bytes = 0;
-        job.tries += u32::from(job.key.take().is_some());
         self.waiting.push_front(job);
     }
 
