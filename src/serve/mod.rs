@@ -200,7 +200,9 @@ impl Sidecar {
         self.stopping.store(true, Ordering::Relaxed);
         self.ending.draining.store(true, Ordering::Relaxed);
         self.bell.ring();
-        let drained = matches!(tokio::time::timeout(limit, self.behind).await, Ok(Ok(())));
+        // It may have ended already: that is one reason to stop.
+        let drained = !self.behind.is_terminated()
+            && matches!(tokio::time::timeout(limit, self.behind).await, Ok(Ok(())));
 
         self.ending.abandoning.store(true, Ordering::Relaxed);
         self.stop_calls.cancel();
