@@ -12,6 +12,7 @@
 //! can't be searched, so it is withheld whole if it so much as mentions one of these things.
 
 mod scan;
+mod tokens;
 
 use bytes::Bytes;
 use memchr::memmem;

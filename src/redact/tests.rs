@@ -1,3 +1,5 @@
+//! What goes and what stays, case by case and by property.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
