@@ -54,6 +54,8 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);
             ExitCode::FAILURE
@@ -89,6 +91,11 @@ async fn serve_until_signalled(settings: Settings) -> anyhow::Result<()> {
     };
     sidecar.run_until(signalled).await?;
     Ok(())
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[expect(

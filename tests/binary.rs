@@ -278,6 +278,7 @@ async fn every_mistake_is_told_and_ends_with_2() {
     let flags = [
         "--store=ftp://x",
         "--redact=no-pointer",
+        "--redact-key=(",
         "--spool-max-bytes=1",
         "--metrics-address=x",
     ];
@@ -286,7 +287,8 @@ async fn every_mistake_is_told_and_ends_with_2() {
     let told = String::from_utf8(output.stderr).unwrap();
     for word in [
         "--store",
-        "--redact",
+        "--redact:",
+        "--redact-key:",
         "--spool-max-bytes",
         "--metrics-address",
     ] {

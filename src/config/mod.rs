@@ -259,9 +259,13 @@ impl ServeArgs {
                 .map_err(|error| mistake("--store", &error))
                 .ok(),
         };
-        let redactor = Redactor::new(&self.redact, &self.redact_key)
-            .map_err(|error| mistake("--redact, --redact-key", &with_source(&error)))
-            .ok();
+        let redactor = Redactor::new(&self.redact, &self.redact_key).ok();
+        if let Err(error) = Redactor::new(&self.redact, &[]) {
+            mistake("--redact", &error);
+        }
+        if let Err(error) = Redactor::new(&[], &self.redact_key) {
+            mistake("--redact-key", &with_source(&error));
+        }
         let metrics_address = match self.metrics_address.as_str() {
             "none" => None,
             address => address
