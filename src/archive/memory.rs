@@ -27,6 +27,8 @@ use crate::{
 const MAX_SUBJECTS: usize = 20_000;
 /// Lines that say nothing new are dropped once there are this many more than subjects.
 const STALE_LINES: usize = 4096;
+/// Minutes between storing an object and remembering it, at the very most.
+const REMEMBERED_WITHIN: i64 = 10;
 /// An object is stored anew after a day, so that rules by age never cut a live link by more.
 const FRESH: Duration = Duration::from_hours(24);
 
@@ -37,6 +39,7 @@ pub struct Remembered {
     pub key: Key,
     /// When the reconcile began that the object is of.
     pub started_at: Timestamp,
+    pub stored_at: Timestamp,
 }
 
 /// The last object of each subject.
@@ -44,7 +47,7 @@ pub struct Remembered {
 pub struct SubjectMemory {
     subjects: HashMap<SubjectIdentity, Entry>,
     journal: Option<Journal>,
-    /// What began up to then is gone, or will be.
+    /// What was stored up to then is gone, or will be.
     pruned_until: Option<Minute>,
     ticks: u64,
 }
@@ -81,6 +84,7 @@ struct LastObject {
     fingerprint: String,
     key: String,
     started_at: i64,
+    stored_at: i64,
 }
 
 impl SubjectMemory {
@@ -123,23 +127,21 @@ impl SubjectMemory {
 
     /// This is in the store now.
     pub fn remember(&mut self, subject: &SubjectIdentity, remembered: Remembered) {
-        let minute = Minute::of(remembered.started_at);
-        if self
-            .pruned_until
-            .as_ref()
-            .is_some_and(|pruned| minute <= *pruned)
-        {
+        let minute = Minute::of(remembered.stored_at);
+        if self.pruned_until.is_some_and(|pruned| minute <= pruned) {
             return;
         }
         self.append(subject, &remembered);
         self.insert(subject.clone(), remembered);
     }
 
-    /// Nothing that began up to this minute will be in the store.
-    pub(super) fn forget_until(&mut self, minute: &Minute) {
-        self.pruned_until = Some(minute.clone());
+    /// Nothing that was stored up to this minute will be there.
+    pub(super) fn forget_until(&mut self, minute: Minute) {
+        // An object is remembered some time after it was stored.
+        let minute = minute.later(REMEMBERED_WITHIN);
+        self.pruned_until = Some(minute);
         self.subjects
-            .retain(|_, entry| Minute::of(entry.remembered.started_at) > *minute);
+            .retain(|_, entry| Minute::of(entry.remembered.stored_at) > minute);
         let Some(journal) = self.journal.take() else {
             return;
         };
@@ -255,6 +257,7 @@ impl Line {
                 fingerprint: remembered.fingerprint.to_string(),
                 key: remembered.key.to_string(),
                 started_at: remembered.started_at.as_nanos(),
+                stored_at: remembered.stored_at.as_nanos(),
             },
         }
     }
@@ -266,6 +269,7 @@ impl LastObject {
             fingerprint: PayloadHash::parse(&self.fingerprint)?,
             key: Key::of_stored(&self.key)?,
             started_at: Timestamp::from_nanos(self.started_at),
+            stored_at: Timestamp::from_nanos(self.stored_at),
         })
     }
 }
@@ -293,6 +297,7 @@ mod tests {
             fingerprint: PayloadHash::of(content.as_bytes()),
             key: Key::of_stored(&format!("v1/reconciles/{content}")).unwrap(),
             started_at: Timestamp::from_parts(1_000, 0).unwrap(),
+            stored_at: Timestamp::from_parts(2_000, 0).unwrap(),
         }
     }
 
@@ -329,7 +334,7 @@ mod tests {
         let path = folder.path().join("subjects.jsonl");
         let mut memory = SubjectMemory::on_disk(path.clone(), STORE).unwrap();
         memory.remember(&subject("a"), remembered("1"));
-        memory.forget_until(&Minute::of(remembered("1").started_at));
+        memory.forget_until(Minute::of(remembered("1").stored_at));
         drop(memory);
         let mut memory = SubjectMemory::on_disk(path, STORE).unwrap();
         assert!(!knows(&mut memory, "a", "1"));

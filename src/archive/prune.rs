@@ -2,7 +2,7 @@
 //! own for that.
 //!
 //! It works in small steps, for a thread that has better things to do: first everything is
-//! measured, by the minute in which it began, then the oldest minutes go.
+//! measured, by the minute in which it was stored, then the oldest minutes go.
 //!
 //! Invariant: what is about to go is forgotten before, so that nothing ever links to what is gone.
 //! Memory grows with the minutes that the store spans, not with its objects.
@@ -10,6 +10,7 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -29,24 +30,33 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-/// A minute, as its objects' keys spell it: `2026-11-16T0436`. Sorts as time does.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct Minute(String);
+/// A minute since the Unix epoch.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Minute(i64);
 
 impl Minute {
     pub(super) fn of(at: Timestamp) -> Self {
-        let time: String = at.time_of_day().chars().take(4).collect();
-        Self(format!("{}T{time}", at.date()))
+        Self(at.as_nanos().div_euclid(60_000_000_000))
     }
 
-    /// Of an object's path; `None` for a file that is none.
-    fn of_path(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_str()?;
-        let day = path.parent()?.file_name()?.to_str()?;
-        let time = name.get(..4)?;
-        let is_object = name.contains(".json") && time.bytes().all(|byte| byte.is_ascii_digit());
-        (is_object && day.len() == 10).then(|| Self(format!("{day}T{time}")))
+    pub(super) fn later(self, minutes: i64) -> Self {
+        Self(self.0.saturating_add(minutes))
     }
+
+    /// In which a file was written; `None` if nobody can tell.
+    fn of_file(metadata: &fs::Metadata) -> Option<Self> {
+        Timestamp::from_parts(metadata.mtime(), 0).map(Self::of)
+    }
+}
+
+/// Staged files and strangers are none.
+fn is_object(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| {
+        [".json", ".json.zst", ".json.gz"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    })
 }
 
 /// Removes what is too old or too much.
@@ -118,11 +128,8 @@ impl Pruner {
                 };
             }
             Phase::Measuring { walk, minutes } => {
-                let is_done = walk.advance(|path, size| {
-                    if let Some(minute) = Minute::of_path(path) {
-                        *minutes.entry(minute).or_default() += size;
-                    }
-                });
+                let is_done =
+                    walk.advance(|_, minute, size| *minutes.entry(minute).or_default() += size);
                 if is_done {
                     self.bytes = minutes.values().sum();
                     self.phase = match self.retention.cut(minutes, now) {
@@ -131,7 +138,7 @@ impl Pruner {
                         },
                         Some(until) => {
                             // NOTE: before the first object goes.
-                            memory.forget_until(&until);
+                            memory.forget_until(until);
                             let walk = Walk::new(self.folder.clone());
                             Phase::Removing {
                                 walk,
@@ -148,9 +155,8 @@ impl Pruner {
                 removed,
             } => {
                 let bytes = &mut self.bytes;
-                let is_done = walk.advance(|path, size| {
-                    let goes = Minute::of_path(path).is_some_and(|minute| minute <= *until);
-                    if goes && remove(path) {
+                let is_done = walk.advance(|path, minute, size| {
+                    if minute <= *until && remove(path) {
                         *removed += 1;
                         *bytes = bytes.saturating_sub(size);
                     }
@@ -181,13 +187,13 @@ impl Retention {
             .filter(|_| is_too_much);
         let mut cut = None;
         for (minute, bytes) in minutes {
-            let too_old = oldest_kept.as_ref().is_some_and(|oldest| minute < oldest);
+            let too_old = oldest_kept.is_some_and(|oldest| *minute < oldest);
             let too_much = goal.is_some_and(|goal| total > goal);
             if !too_old && !too_much {
                 break;
             }
             total -= bytes;
-            cut = Some(minute.clone());
+            cut = Some(*minute);
         }
         cut
     }
@@ -208,9 +214,9 @@ impl Walk {
         }
     }
 
-    /// Visits some files, with their sizes; tells whether these were the last. What can't be read
-    /// is passed over.
-    fn advance(&mut self, mut visit: impl FnMut(&Path, u64)) -> bool {
+    /// Visits some objects, with their minute and size; tells whether these were the last. What
+    /// can't be read is passed over.
+    fn advance(&mut self, mut visit: impl FnMut(&Path, Minute, u64)) -> bool {
         for _ in 0..FILES_A_STEP {
             if let Some(folder) = self.unopened.take() {
                 self.open.extend(fs::read_dir(folder).ok());
@@ -225,7 +231,14 @@ impl Walk {
             let Ok(entry) = entry else { continue };
             match entry.metadata() {
                 Ok(metadata) if metadata.is_dir() => self.unopened = Some(entry.path()),
-                Ok(metadata) => visit(&entry.path(), metadata.len()),
+                Ok(metadata) => {
+                    let path = entry.path();
+                    if let Some(minute) = Minute::of_file(&metadata)
+                        && is_object(&path)
+                    {
+                        visit(&path, minute, metadata.len());
+                    }
+                }
                 Err(_) => {}
             }
         }
@@ -274,11 +287,12 @@ mod tests {
             let at = at(*seconds);
             let folder = store.path().join("v1/reconciles/K.g/_/x").join(at.date());
             fs::create_dir_all(&folder).unwrap();
-            fs::write(
-                folder.join(format!("{}-t.json.zst", at.time_of_day())),
-                [0; 10],
-            )
-            .unwrap();
+            let path = folder.join(format!("{}-t.json.zst", at.time_of_day()));
+            fs::write(&path, [0; 10]).unwrap();
+            let nanos = u64::try_from(at.as_nanos()).unwrap();
+            let stored_at = std::time::UNIX_EPOCH + Duration::from_nanos(nanos);
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(stored_at).unwrap();
         }
         store
     }
@@ -286,7 +300,7 @@ mod tests {
     fn files(folder: &Path) -> usize {
         let mut count = 0;
         let mut walk = Walk::new(folder.to_owned());
-        while !walk.advance(|_, _| count += 1) {}
+        while !walk.advance(|_, _, _| count += 1) {}
         count
     }
 
@@ -333,6 +347,7 @@ mod tests {
             fingerprint: PayloadHash::of(b"x"),
             key: Key::of_stored("v1/reconciles/x").unwrap(),
             started_at: at(0),
+            stored_at: at(0),
         };
         memory.remember(&subject, remembered.clone());
         let retention = Retention {

@@ -310,6 +310,7 @@ impl Desk {
                 fingerprint: job.fingerprint,
                 key: key.clone(),
                 started_at: job.reconcile.started_at(),
+                stored_at: self.behind.clock.now(),
             };
             self.behind.memory.remember(&job.subject, remembered);
         }
