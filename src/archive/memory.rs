@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Key, prune::Minute};
+use super::{Key, walk::Minute};
 use crate::{
     reconcile::{PayloadHash, SubjectIdentity},
     time::Timestamp,
@@ -316,7 +316,6 @@ mod tests {
         memory.remember(&subject("a"), remembered("2"));
         memory.remember(&subject("b"), remembered("3"));
         memory.remember(&subject("c"), remembered("4"));
-
         drop(memory);
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(br#"{"subject":"c","last":{"finger"#)

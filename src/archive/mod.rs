@@ -11,6 +11,7 @@ mod object;
 mod prune;
 mod store;
 mod uploads;
+mod walk;
 
 use std::{
     io,

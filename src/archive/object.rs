@@ -82,8 +82,8 @@ pub enum Part {
 pub enum Body {
     /// All of it.
     Whole(Bytes),
-    /// The parts went to the channel; this many bytes, all told.
-    Streamed(u64),
+    /// The parts went to the channel.
+    Streamed,
 }
 
 /// Takes an object's bytes.
@@ -114,7 +114,6 @@ impl<B: FnOnce() -> mpsc::Sender<Part>> ObjectWriter<B> {
             filling: Vec::new(),
             begin_stream: Some(begin_stream),
             stream: None,
-            streamed_bytes: 0,
         };
         Ok(Self(match compression {
             Compression::Zstd => {
@@ -163,12 +162,10 @@ struct Parts<B> {
     filling: Vec<u8>,
     begin_stream: Option<B>,
     stream: Option<mpsc::Sender<Part>>,
-    streamed_bytes: u64,
 }
 
 impl<B: FnOnce() -> mpsc::Sender<Part>> Parts<B> {
     fn hand_over(&mut self, bytes: Vec<u8>, part: fn(Bytes) -> Part) -> io::Result<()> {
-        self.streamed_bytes += bytes.len() as u64;
         if let Some(begin_stream) = self.begin_stream.take() {
             self.stream = Some(begin_stream());
         }
@@ -187,7 +184,7 @@ impl<B: FnOnce() -> mpsc::Sender<Part>> Parts<B> {
             return Ok(Body::Whole(rest.into()));
         }
         self.hand_over(rest, Part::Last)?;
-        Ok(Body::Streamed(self.streamed_bytes))
+        Ok(Body::Streamed)
     }
 }
 

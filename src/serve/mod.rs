@@ -170,10 +170,6 @@ impl Sidecar {
         })
     }
 
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }

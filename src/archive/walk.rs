@@ -1,0 +1,90 @@
+//! The objects of a store on local disk, a few at a time, by the minute in which they were stored.
+//!
+//! Invariant: memory grows with the depth of the folders, not with what is in them.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::time::Timestamp;
+
+/// Files looked at in a step.
+const FILES_A_STEP: usize = 64;
+
+/// A minute since the Unix epoch.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Minute(i64);
+
+impl Minute {
+    pub(super) fn of(at: Timestamp) -> Self {
+        Self(at.as_nanos().div_euclid(60_000_000_000))
+    }
+
+    pub(super) fn later(self, minutes: i64) -> Self {
+        Self(self.0.saturating_add(minutes))
+    }
+
+    /// In which a file was written; `None` if nobody can tell.
+    fn of_file(metadata: &fs::Metadata) -> Option<Self> {
+        Timestamp::from_parts(metadata.mtime(), 0).map(Self::of)
+    }
+}
+
+/// All files below a folder, a few at a time.
+#[derive(Debug)]
+pub(super) struct Walk {
+    open: Vec<fs::ReadDir>,
+    unopened: Option<PathBuf>,
+}
+
+impl Walk {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self {
+            open: Vec::new(),
+            unopened: Some(folder),
+        }
+    }
+
+    /// Visits some objects, with their minute and size; tells whether these were the last. What
+    /// can't be read is passed over.
+    pub(super) fn advance(&mut self, mut visit: impl FnMut(&Path, Minute, u64)) -> bool {
+        for _ in 0..FILES_A_STEP {
+            if let Some(folder) = self.unopened.take() {
+                self.open.extend(fs::read_dir(folder).ok());
+            }
+            let Some(folder) = self.open.last_mut() else {
+                return true;
+            };
+            let Some(entry) = folder.next() else {
+                self.open.pop();
+                continue;
+            };
+            let Ok(entry) = entry else { continue };
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => self.unopened = Some(entry.path()),
+                Ok(metadata) => {
+                    let path = entry.path();
+                    if let Some(minute) = Minute::of_file(&metadata)
+                        && is_object(&path)
+                    {
+                        visit(&path, minute, metadata.len());
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        false
+    }
+}
+
+/// Staged files and strangers are none.
+fn is_object(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| {
+        [".json", ".json.zst", ".json.gz"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    })
+}
