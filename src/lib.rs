@@ -12,6 +12,8 @@ pub mod capture;
 pub mod client;
 pub mod config;
 pub mod decode;
+pub mod ids;
+pub mod line;
 pub mod metrics;
 pub mod pace;
 pub mod print;

@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{record::Position, time::Timestamp};
@@ -27,7 +27,7 @@ pub struct Subject {
 }
 
 /// Whether a composite resource or an Operation was reconciled.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubjectType {
     #[default]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// A point in time, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -37,9 +38,20 @@ impl Timestamp {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// From RFC 3339; `None` if it is something else, or outside the years 1678 to 2262.
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let parsed = DateTime::parse_from_rfc3339(text).ok()?;
+        parsed.timestamp_nanos_opt().map(Self)
+    }
+
     /// `YYYY-MM-DD`, in UTC.
     pub fn date(self) -> String {
         self.utc().format("%Y-%m-%d").to_string()
+    }
+
+    /// `HH`, in UTC.
+    pub fn hour(self) -> String {
+        self.utc().format("%H").to_string()
     }
 
     /// `HHMMSS.mmm`, in UTC.
@@ -95,6 +107,20 @@ impl fmt::Display for Timestamp {
     }
 }
 
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.rfc3339())
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse_rfc3339(&text)
+            .ok_or_else(|| D::Error::custom(format!("{text:?} is no time in RFC 3339")))
+    }
+}
+
 /// Where the time comes from.
 pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> Timestamp;
@@ -131,6 +157,8 @@ mod tests {
         assert_eq!(at.time_of_day(), "043646.133");
         assert_eq!(at.rfc3339(), "2026-11-16T04:36:46.133007001Z");
         assert_eq!(at.rfc3339_millis(), "2026-11-16T04:36:46.133Z");
+        assert_eq!(Timestamp::parse_rfc3339(&at.rfc3339()), Some(at));
+        assert_eq!(at.hour(), "04");
     }
 
     #[test]
