@@ -3,9 +3,9 @@
 //! Invariant: metadata, hashes and positions only. A payload never stands in here, so that the
 //! memory that a reconcile takes does not depend on the size of what it carries.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
 
 use crate::{record::Position, time::Timestamp};
@@ -13,8 +13,11 @@ use crate::{record::Position, time::Timestamp};
 /// The API group and version of Crossplane's Operations, which their meta leaves out.
 const OPERATION_API_VERSION: &str = "ops.crossplane.io/v1alpha1";
 
+/// Core gives a reconcile two minutes; a response that comes later than this never comes.
+pub const NO_RESPONSE_AFTER: Duration = Duration::from_secs(140);
+
 /// What was reconciled.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct Subject {
     #[serde(rename = "type")]
     pub kind_of_subject: SubjectType,
@@ -86,7 +89,7 @@ impl fmt::Display for TraceId {
 }
 
 /// SHA-256 of a payload.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PayloadHash(pub [u8; 32]);
 
 impl PayloadHash {
@@ -107,6 +110,19 @@ impl PayloadHash {
             *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
         }
         Some(Self(hash))
+    }
+}
+
+impl Serialize for PayloadHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PayloadHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digits = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&digits).ok_or_else(|| D::Error::custom("this is no hash of 64 hex digits"))
     }
 }
 
@@ -197,6 +213,8 @@ pub struct ClosedReconcile {
     pub first_received_at: Timestamp,
     /// A response says FATAL somewhere.
     pub maybe_fatal: bool,
+    /// When the next reconcile of the same subject began, if a response was outstanding then.
+    pub succeeded_at: Option<Timestamp>,
     pub closing: Closing,
 }
 

@@ -28,7 +28,9 @@ use std::{
 use self::open::OpenReconcile;
 use crate::{
     decode::StepMeta,
-    reconcile::{ClosedReconcile, Closing, Half, Subject, SubjectIdentity, TraceId},
+    reconcile::{
+        ClosedReconcile, Closing, Half, NO_RESPONSE_AFTER, Subject, SubjectIdentity, TraceId,
+    },
     record::RecordKind,
     time::Timestamp,
 };
@@ -50,7 +52,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(2),
-            overdue: Duration::from_secs(140),
+            overdue: NO_RESPONSE_AFTER,
             open_reconciles: 4096,
             records_each: 1024,
         }
@@ -208,7 +210,7 @@ impl Assembler {
         if reconcile.is_outstanding() {
             self.deadlines
                 .remove(&(reconcile.deadline(&self.limits), previous.clone()));
-            reconcile.succeed(self.now);
+            reconcile.succeed(arrival.half.received_at, self.now);
             self.deadlines
                 .insert((reconcile.deadline(&self.limits), previous));
         } else {
@@ -270,4 +272,4 @@ fn trace_id_of(arrival: &Arrival) -> TraceId {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -23,8 +23,8 @@ pub(super) struct OpenReconcile {
     maybe_fatal: bool,
     /// A step failed.
     failed: bool,
-    /// The next reconcile of the subject began.
-    succeeded: bool,
+    /// When the next reconcile of the subject began.
+    succeeded_at: Option<Timestamp>,
 }
 
 impl OpenReconcile {
@@ -37,7 +37,7 @@ impl OpenReconcile {
             last_activity: first_received_at,
             maybe_fatal: false,
             failed: false,
-            succeeded: false,
+            succeeded_at: None,
         }
     }
 
@@ -96,8 +96,9 @@ impl OpenReconcile {
         self.steps.push(step);
     }
 
-    pub(super) fn succeed(&mut self, now: Timestamp) {
-        self.succeeded = true;
+    /// The next reconcile began, by the log's clock.
+    pub(super) fn succeed(&mut self, at: Timestamp, now: Timestamp) {
+        self.succeeded_at = Some(at);
         self.last_activity = now;
     }
 
@@ -141,7 +142,7 @@ impl OpenReconcile {
 
     /// Why it is closed once its deadline has passed.
     pub(super) fn closing_by_time(&self) -> Closing {
-        match (self.is_outstanding(), self.succeeded) {
+        match (self.is_outstanding(), self.succeeded_at.is_some()) {
             (true, true) => Closing::Succeeded,
             (true, false) => Closing::Overdue,
             (false, _) => Closing::Idle,
@@ -150,7 +151,7 @@ impl OpenReconcile {
 
     /// When to stop waiting.
     pub(super) fn deadline(&self, limits: &Limits) -> Timestamp {
-        let patience = if self.is_outstanding() && !self.succeeded {
+        let patience = if self.is_outstanding() && self.succeeded_at.is_none() {
             limits.overdue
         } else {
             limits.idle
@@ -168,6 +169,7 @@ impl OpenReconcile {
             records: self.records,
             first_received_at: self.first_received_at,
             maybe_fatal: self.maybe_fatal,
+            succeeded_at: self.succeeded_at,
             closing,
         }
     }

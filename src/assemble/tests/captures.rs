@@ -8,6 +8,7 @@ use crate::{
     record::Record,
 };
 
+/// A capture by its name.
 macro_rules! capture {
     ($name:literal) => {
         include_bytes!(concat!(
@@ -18,6 +19,7 @@ macro_rules! capture {
         ))
     };
 }
+pub(crate) use capture;
 
 /// As the stage that follows the log looks at a record.
 fn look_at(position: Position, record: &Record) -> Arrival {
@@ -37,7 +39,8 @@ fn look_at(position: Position, record: &Record) -> Arrival {
     }
 }
 
-fn follow(capture: &[u8]) -> Vec<ClosedReconcile> {
+/// The reconciles of a capture. The offset of a position is the record's place in it.
+pub(crate) fn follow(capture: &[u8]) -> Vec<ClosedReconcile> {
     let records = read_capture(capture).unwrap();
     let mut assembler = Assembler::new(Limits::default());
     let mut closed = Vec::new();

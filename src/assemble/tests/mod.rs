@@ -4,7 +4,7 @@
 //! subject, unless it is said to be [`Message::of`] another.
 
 mod bounds;
-mod captures;
+pub(crate) mod captures;
 mod clock;
 mod closing;
 mod pairing;

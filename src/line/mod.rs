@@ -5,6 +5,9 @@
 //! by who does not know it. Invariant: bounded in size whatever the payloads hold. A list is cut at
 //! [`MAX_NAMES`] or [`MAX_ENTRIES`] with its full count beside it, a text at [`MAX_TEXT_BYTES`].
 
+#[cfg(test)]
+pub(crate) mod samples;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{reconcile::SubjectType, time::Timestamp};
@@ -15,6 +18,10 @@ pub const MAX_NAMES: usize = 500;
 pub const MAX_ENTRIES: usize = 16;
 /// Bytes of a message.
 pub const MAX_TEXT_BYTES: usize = 1024;
+
+/// The error type of a step whose response was not waited for, since the sidecar stopped. That is
+/// no failure of the function.
+pub const INTERRUPTED: &str = "interrupted";
 
 /// A reconcile.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -261,7 +268,7 @@ pub struct Dropped {
 pub struct FlappingField {
     /// Empty for the composite itself.
     pub resource: String,
-    /// Such as `spec.forProvider.size`.
+    /// Such as `spec.forProvider.size`; empty if the whole resource went and came back.
     pub field: String,
 }
 

@@ -1,0 +1,27 @@
+//! Texts cut to size, at the border of a character.
+
+/// What stands where a text was cut.
+const CUT: &str = "…";
+
+/// The text, or as much of it as fits into `bytes` with a mark that it was cut.
+pub fn cut_text(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(bytes.saturating_sub(CUT.len()));
+    let kept = text.get(..end).unwrap_or_default();
+    format!("{kept}{CUT}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut_text("short", 5), "short");
+        assert_eq!(cut_text("longer", 5), "lo…");
+        assert_eq!(cut_text("ééé", 5), "é…");
+        assert_eq!(cut_text("abc", 0), "…");
+    }
+}
