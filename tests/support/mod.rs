@@ -11,6 +11,8 @@
     reason = "what is unused differs from program to program"
 )]
 
+pub mod authority;
+pub mod otlp;
 pub mod s3;
 
 use std::{

@@ -117,6 +117,12 @@ impl S3Server {
             .unwrap();
     }
 
+    /// Waits for one more write that was not taken.
+    pub async fn fails_again(&self) {
+        let before = *self.failures.borrow();
+        self.failed(before + 1).await;
+    }
+
     /// Writes taken so far.
     pub fn writes(&self) -> usize {
         *self.writes.borrow()

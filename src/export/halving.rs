@@ -1,0 +1,126 @@
+//! A batch of spans in two.
+//!
+//! Invariant: both halves together hold every span of the whole, in order, each with the resource
+//! and scope it came with, and no envelope is empty.
+
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest,
+    trace::v1::{ResourceSpans, ScopeSpans, Span},
+};
+
+pub(super) fn spans_of(request: &ExportTraceServiceRequest) -> impl Iterator<Item = &Span> {
+    let resources = request.resource_spans.iter();
+    let scopes = resources.flat_map(|resource| &resource.scope_spans);
+    scopes.flat_map(|scope| &scope.spans)
+}
+
+pub(super) fn count_spans(request: &ExportTraceServiceRequest) -> u64 {
+    spans_of(request).count() as u64
+}
+
+/// The first half is the smaller one, if there is one.
+pub(super) fn halve(
+    request: ExportTraceServiceRequest,
+) -> (ExportTraceServiceRequest, ExportTraceServiceRequest) {
+    let mut left = spans_of(&request).count() / 2;
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for resource in request.resource_spans {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for mut scope in resource.scope_spans {
+            let rest = scope.spans.split_off(left.min(scope.spans.len()));
+            left -= scope.spans.len();
+            let others = ScopeSpans {
+                spans: rest,
+                scope: scope.scope.clone(),
+                schema_url: scope.schema_url.clone(),
+            };
+            before.extend(Some(scope).filter(|scope| !scope.spans.is_empty()));
+            after.extend(Some(others).filter(|scope| !scope.spans.is_empty()));
+        }
+        let envelope = |scope_spans: Vec<ScopeSpans>| {
+            (!scope_spans.is_empty()).then(|| ResourceSpans {
+                scope_spans,
+                resource: resource.resource.clone(),
+                schema_url: resource.schema_url.clone(),
+            })
+        };
+        first.extend(envelope(before));
+        second.extend(envelope(after));
+    }
+    let whole = |resource_spans| ExportTraceServiceRequest { resource_spans };
+    (whole(first), whole(second))
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+
+    use super::*;
+
+    /// One resource for each inner list, one scope for each number: that many spans.
+    fn batch(shape: &[&[usize]]) -> ExportTraceServiceRequest {
+        let mut names = 0..;
+        let mut scope = |at: usize, count: usize| ScopeSpans {
+            scope: Some(InstrumentationScope {
+                name: format!("scope {at}"),
+                ..InstrumentationScope::default()
+            }),
+            spans: names
+                .by_ref()
+                .take(count)
+                .map(|name: u32| Span {
+                    name: name.to_string(),
+                    ..Span::default()
+                })
+                .collect(),
+            schema_url: "scope schema".into(),
+        };
+        let resource_spans = shape
+            .iter()
+            .enumerate()
+            .map(|(at, counts)| ResourceSpans {
+                scope_spans: counts.iter().map(|count| scope(at, *count)).collect(),
+                schema_url: format!("resource {at}"),
+                ..ResourceSpans::default()
+            })
+            .collect();
+        ExportTraceServiceRequest { resource_spans }
+    }
+
+    /// Every span with what it stands in.
+    fn listed(request: &ExportTraceServiceRequest) -> Vec<String> {
+        let mut list = Vec::new();
+        for resource in &request.resource_spans {
+            assert!(!resource.scope_spans.is_empty());
+            for scope in &resource.scope_spans {
+                assert!(!scope.spans.is_empty());
+                let name = &scope.scope.as_ref().unwrap().name;
+                for span in &scope.spans {
+                    let schemas = (&resource.schema_url, &scope.schema_url);
+                    list.push(format!("{schemas:?} {name} {}", span.name));
+                }
+            }
+        }
+        list
+    }
+
+    #[test]
+    fn halves_hold_the_whole_in_its_envelopes() {
+        for shape in [
+            &[&[2][..]][..],
+            &[&[5]],
+            &[&[1], &[1]],
+            &[&[3, 1], &[2, 4]],
+            &[&[1, 1, 1, 1, 1, 1, 7]],
+        ] {
+            let whole = batch(shape);
+            let (first, second) = halve(whole.clone());
+            let counts = (count_spans(&first), count_spans(&second));
+            assert!(
+                counts.0 == counts.1 || counts.0 + 1 == counts.1,
+                "{shape:?}"
+            );
+            assert_eq!([listed(&first), listed(&second)].concat(), listed(&whole));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The sidecar's own metrics, by OTLP.
+//!
+//! What is sent is the library's part; over which connection, as whom and for how long is ours.
+//! Invariant: one try an interval, within its timeout, and no line in the log but when it begins
+//! to fail and when it works again. What is not taken is in the next try: the counts are
+//! cumulative.
+
+mod http_client;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use opentelemetry_otlp::{
+    Compression, ExporterBuildError, MetricExporter, Protocol, RetryPolicy, WithExportConfig as _,
+    WithHttpConfig, WithTonicConfig,
+};
+use opentelemetry_sdk::{
+    error::{OTelSdkError, OTelSdkResult},
+    metrics::{Temporality, data::ResourceMetrics, exporter::PushMetricExporter},
+};
+use tokio::runtime::Handle;
+use tokio_util::context::TokioContext;
+use tonic::metadata::MetadataMap;
+
+use self::http_client::{Complaint, HttpClient};
+use super::{
+    ExportSetupError, OtlpSettings,
+    failure::one_line,
+    transport::{Transport, without_panic},
+};
+
+const ADVICE: &str = "check OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL, _HEADERS and _CERTIFICATE, \
+                      and the collector's log";
+
+/// Sends metrics that are handed to it on a thread of their own.
+#[derive(Debug)]
+pub struct OwnMetrics {
+    settings: OtlpSettings,
+    transport: Transport,
+    /// Connections live here: that thread has no runtime.
+    runtime: Handle,
+    is_failing: AtomicBool,
+}
+
+impl OwnMetrics {
+    /// Asks nothing of the collector yet, but reads the files that the settings name.
+    pub fn new(settings: OtlpSettings, runtime: Handle) -> Result<Self, ExportSetupError> {
+        let own = Self {
+            transport: Transport::new(&settings)?,
+            settings,
+            runtime,
+            is_failing: AtomicBool::new(false),
+        };
+        let entered = own.runtime.enter();
+        own.exporter(Complaint::default())
+            .map_err(ExportSetupError::client)?;
+        drop(entered);
+        Ok(own)
+    }
+
+    /// How often they are to be sent.
+    pub fn interval(&self) -> Duration {
+        self.settings.interval
+    }
+
+    async fn send(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        let complaint = Complaint::default();
+        let exporter = self
+            .exporter(complaint.clone())
+            .map_err(|error| OTelSdkError::InternalFailure(one_line(&error.to_string())))?;
+        let timeout = self.settings.timeout;
+        // NOTE: the library's own timeout does not end a call that is under way.
+        match tokio::time::timeout(timeout, exporter.export(metrics)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(complaint.take().map_or(error, |failure| {
+                OTelSdkError::InternalFailure(failure.detail)
+            })),
+            Err(_) => {
+                self.transport.hang_up();
+                Err(OTelSdkError::Timeout(timeout))
+            }
+        }
+    }
+
+    /// One for each try: that costs next to nothing, and the connection may be another.
+    ///
+    /// NOTE: the library reads the environment, too, and what stands there is stronger than the
+    /// headers that it is given. So it is given none: ours are put on what it makes.
+    fn exporter(&self, complaint: Complaint) -> Result<MetricExporter, ExporterBuildError> {
+        let builder = MetricExporter::builder().with_temporality(Temporality::Cumulative);
+        match &self.transport {
+            Transport::Grpc(grpc) => {
+                let metadata = MetadataMap::from_headers(self.settings.headers.clone());
+                let mut builder = builder
+                    .with_tonic()
+                    .with_channel(grpc.channel())
+                    .with_interceptor(move |mut request: tonic::Request<()>| {
+                        *request.metadata_mut() = metadata.clone();
+                        Ok(request)
+                    })
+                    .with_timeout(self.settings.timeout);
+                builder = WithTonicConfig::with_retry_policy(builder, RetryPolicy::disabled());
+                if self.settings.gzip {
+                    builder = WithTonicConfig::with_compression(builder, Compression::Gzip);
+                }
+                builder.build()
+            }
+            Transport::Http(http) => {
+                let client = HttpClient {
+                    http: Arc::clone(http),
+                    runtime: self.runtime.clone(),
+                    complaint,
+                };
+                let mut builder = builder
+                    .with_http()
+                    .with_http_client(client)
+                    .with_protocol(Protocol::HttpBinary)
+                    // Without its query: it would be shown in an error.
+                    .with_endpoint(self.settings.endpoint())
+                    .with_timeout(self.settings.timeout);
+                builder = WithHttpConfig::with_retry_policy(builder, RetryPolicy::disabled());
+                if self.settings.gzip {
+                    builder = WithHttpConfig::with_compression(builder, Compression::Gzip);
+                }
+                builder.build()
+            }
+        }
+    }
+
+    fn note(&self, outcome: &OTelSdkResult) {
+        let was_failing = self.is_failing.swap(outcome.is_err(), Ordering::Relaxed);
+        match outcome {
+            Ok(()) if was_failing => tracing::info!("the collector takes metrics again"),
+            Err(error) if !was_failing => tracing::warn!(
+                %error, advice = ADVICE,
+                "cannot send metrics; they are served all the same"
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl PushMetricExporter for OwnMetrics {
+    async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        let sending = TokioContext::new(self.send(metrics), self.runtime.clone());
+        // NOTE: a panic would end the thread, and with it the metrics.
+        let outcome = without_panic(sending).await.unwrap_or_else(|| {
+            let detail = "the answer is not what the protocol allows";
+            Err(OTelSdkError::InternalFailure(detail.to_owned()))
+        });
+        self.note(&outcome);
+        outcome
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn temporality(&self) -> Temporality {
+        Temporality::Cumulative
+    }
+}
