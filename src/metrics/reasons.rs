@@ -1,0 +1,84 @@
+//! Why something was refused or lost: the values of the label `reason`.
+//!
+//! Invariant: few, fixed, and each counted from the start.
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    SpoolFull,
+    SpoolBusy,
+    DiskError,
+    Oversize,
+    ShuttingDown,
+}
+
+impl Refusal {
+    pub(super) const ALL: [Self; 5] = [
+        Self::SpoolFull,
+        Self::SpoolBusy,
+        Self::DiskError,
+        Self::Oversize,
+        Self::ShuttingDown,
+    ];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::SpoolFull => "spool_full",
+            Self::SpoolBusy => "spool_busy",
+            Self::DiskError => "disk_error",
+            Self::Oversize => "oversize",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+/// Why an object will never be in the store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ObjectLoss {
+    /// The store refuses this object, whatever the time of day.
+    Refused,
+    /// A payload of it can't be read back from the spool.
+    Unreadable,
+}
+
+impl ObjectLoss {
+    pub(super) const ALL: [Self; 2] = [Self::Refused, Self::Unreadable];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// Why a span will never be at the collector.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SpanLoss {
+    /// The collector answered that it will never take it.
+    Refused,
+    /// The collector took the batch, but not this span.
+    Rejected,
+    /// Too many were waiting already.
+    OutboxFull,
+    /// It can't be read back from the outbox.
+    Unreadable,
+}
+
+impl SpanLoss {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Refused,
+        Self::Rejected,
+        Self::OutboxFull,
+        Self::Unreadable,
+    ];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Rejected => "rejected",
+            Self::OutboxFull => "outbox_full",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
