@@ -1,4 +1,4 @@
-//! Where things stand in the bucket. Pure; the only place that knows the layout.
+//! Where the objects of reconciles stand in the bucket. Pure; the only place that knows their layout.
 //!
 //! ```text
 //! v1/reconciles/<Kind>.<group>/<namespace or _>/<name>/<YYYY-MM-DD>/<HHMMSS.mmm>-<trace id>.json.zst

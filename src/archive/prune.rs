@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    SubjectMemory,
+    index::index_folder,
     keys::reconciles_folder,
     walk::{Minute, Walk},
 };
@@ -34,7 +34,8 @@ pub struct Retention {
 /// Removes what is too old or too much.
 #[derive(Debug)]
 pub struct Pruner {
-    folder: PathBuf,
+    /// Of the reconciles, and of the index.
+    folders: [PathBuf; 2],
     retention: Retention,
     phase: Phase,
     /// What the store holds, by the last measure and by what was stored since.
@@ -70,7 +71,7 @@ pub enum PruneStep {
 impl Pruner {
     pub fn new(store: &Path, retention: Retention) -> Self {
         Self {
-            folder: store.join(reconciles_folder()),
+            folders: [reconciles_folder(), index_folder()].map(|folder| store.join(folder)),
             retention,
             phase: Phase::Resting {
                 until: Timestamp::default(),
@@ -84,8 +85,8 @@ impl Pruner {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Goes on for a little while.
-    pub fn step(&mut self, now: Timestamp, memory: &mut SubjectMemory) -> PruneStep {
+    /// Goes on for a little while. Tells `forget` up to when everything stored is about to go.
+    pub fn step(&mut self, now: Timestamp, forget: &mut dyn FnMut(Timestamp)) -> PruneStep {
         let is_too_much = self.retention.bytes.is_some_and(|limit| self.bytes > limit);
         match &mut self.phase {
             Phase::Resting { until } => {
@@ -93,7 +94,7 @@ impl Pruner {
                 if !has_limits || (now < *until && !is_too_much) {
                     return PruneStep::Rested;
                 }
-                let walk = Walk::new(self.folder.clone());
+                let walk = Walk::new(&self.folders);
                 self.phase = Phase::Measuring {
                     walk,
                     minutes: BTreeMap::new(),
@@ -110,8 +111,8 @@ impl Pruner {
                         },
                         Some(until) => {
                             // NOTE: before the first object goes.
-                            memory.forget_until(until);
-                            let walk = Walk::new(self.folder.clone());
+                            forget(until.end());
+                            let walk = Walk::new(&self.folders);
                             Phase::Removing {
                                 walk,
                                 until,
@@ -126,9 +127,9 @@ impl Pruner {
                 until,
                 removed,
             } => {
-                let bytes = &mut self.bytes;
+                let (bytes, folders) = (&mut self.bytes, &self.folders);
                 let is_done = walk.advance(|path, minute, size| {
-                    if minute <= *until && remove(path) {
+                    if minute <= *until && remove(path, folders) {
                         *removed += 1;
                         *bytes = bytes.saturating_sub(size);
                     }
@@ -171,12 +172,13 @@ impl Retention {
     }
 }
 
-fn remove(path: &Path) -> bool {
+/// Folders go with their last object, up to those that stay.
+fn remove(path: &Path, staying: &[PathBuf]) -> bool {
     match fs::remove_file(path) {
         Ok(()) => {
-            // Folders go with their last object: of the day, the name, the namespace, the kind.
-            for folder in path.ancestors().skip(1).take(4) {
-                if fs::remove_dir(folder).is_err() {
+            for folder in path.ancestors().skip(1) {
+                let stays = staying.iter().any(|staying| staying == folder);
+                if stays || fs::remove_dir(folder).is_err() {
                     break;
                 }
             }
@@ -195,7 +197,8 @@ fn remove(path: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        archive::{Key, Remembered},
+        history::{History, Last, LastObject},
+        line::samples::line,
         reconcile::{PayloadHash, SubjectIdentity},
     };
 
@@ -205,33 +208,46 @@ mod tests {
         Timestamp::from_parts(1_794_787_200 + seconds, 0).unwrap()
     }
 
+    /// 10 bytes, as if they had been stored then.
+    fn write(path: &Path, at: Timestamp) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, [0; 10]).unwrap();
+        let nanos = u64::try_from(at.as_nanos()).unwrap();
+        let stored_at = std::time::UNIX_EPOCH + Duration::from_nanos(nanos);
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(stored_at).unwrap();
+    }
+
     /// A store with an object of 10 bytes at each of these times.
     fn store(times: &[i64]) -> tempfile::TempDir {
         let store = tempfile::tempdir().unwrap();
         for seconds in times {
             let at = at(*seconds);
             let folder = store.path().join("v1/reconciles/K.g/_/x").join(at.date());
-            fs::create_dir_all(&folder).unwrap();
-            let path = folder.join(format!("{}-t.json.zst", at.time_of_day()));
-            fs::write(&path, [0; 10]).unwrap();
-            let nanos = u64::try_from(at.as_nanos()).unwrap();
-            let stored_at = std::time::UNIX_EPOCH + Duration::from_nanos(nanos);
-            let file = fs::File::options().write(true).open(&path).unwrap();
-            file.set_modified(stored_at).unwrap();
+            write(&folder.join(format!("{}-t.json.zst", at.time_of_day())), at);
         }
         store
     }
 
+    /// Adds a batch of the index of 10 bytes at each of these times.
+    fn add_index(store: &Path, times: &[i64]) {
+        for seconds in times {
+            let at = at(*seconds);
+            let hour = format!("v1/index/date={}/hour={}", at.date(), at.hour());
+            write(&store.join(hour).join("pod-00000001.jsonl.zst"), at);
+        }
+    }
+
     fn files(folder: &Path) -> usize {
         let mut count = 0;
-        let mut walk = Walk::new(folder.to_owned());
+        let mut walk = Walk::new(&[folder.to_owned()]);
         while !walk.advance(|_, _, _| count += 1) {}
         count
     }
 
-    fn prune(pruner: &mut Pruner, now: Timestamp, memory: &mut SubjectMemory) -> u64 {
+    fn prune(pruner: &mut Pruner, now: Timestamp, history: &mut History) -> u64 {
         loop {
-            match pruner.step(now, memory) {
+            match pruner.step(now, &mut |until| history.forget_stored_until(until)) {
                 PruneStep::Worked => {}
                 PruneStep::Rested => return 0,
                 PruneStep::Removed(count) => return count,
@@ -248,11 +264,7 @@ mod tests {
                 bytes,
             };
             let mut pruner = Pruner::new(store.path(), retention);
-            prune(
-                &mut pruner,
-                at(2 * DAY + 100),
-                &mut SubjectMemory::in_process(),
-            );
+            prune(&mut pruner, at(2 * DAY + 100), &mut History::in_process());
             files(store.path())
         };
         assert_eq!(pruned(Some(36), None), 3);
@@ -264,31 +276,75 @@ mod tests {
     }
 
     #[test]
+    fn the_index_goes_with_the_objects_of_its_time() {
+        let pruned = |age: Option<u64>, bytes| {
+            let store = store(&[0, DAY, 2 * DAY]);
+            add_index(store.path(), &[10, DAY + 10, 2 * DAY + 10]);
+            let retention = Retention {
+                age: age.map(Duration::from_hours),
+                bytes,
+            };
+            let mut pruner = Pruner::new(store.path(), retention);
+            let mut history = History::in_process();
+            prune(&mut pruner, at(2 * DAY + 100), &mut history);
+            ["v1/reconciles", "v1/index"].map(|folder| files(&store.path().join(folder)))
+        };
+        assert_eq!(pruned(Some(36), None), [2, 2]);
+        assert_eq!(pruned(Some(12), None), [1, 1]);
+        assert_eq!(pruned(None, Some(60)), [3, 3]);
+        assert_eq!(pruned(None, Some(50)), [2, 2]);
+        assert_eq!(pruned(None, Some(1)), [0, 0]);
+    }
+
+    #[test]
+    fn an_index_without_objects_is_pruned_and_its_folders_go() {
+        let store = tempfile::tempdir().unwrap();
+        add_index(store.path(), &[0]);
+        let retention = Retention {
+            age: None,
+            bytes: Some(1),
+        };
+        let mut pruner = Pruner::new(store.path(), retention);
+        let mut history = History::in_process();
+        assert_eq!(prune(&mut pruner, at(10), &mut history), 1);
+        let left = fs::read_dir(store.path().join("v1/index")).unwrap();
+        assert_eq!(left.count(), 0);
+    }
+
+    #[test]
     fn what_goes_is_forgotten_and_never_remembered_again() {
         let store = store(&[0, 2 * DAY]);
-        let mut memory = SubjectMemory::in_process();
+        let mut history = History::in_process();
         let subject = SubjectIdentity("x".into());
-        let remembered = Remembered {
-            fingerprint: PayloadHash::of(b"x"),
-            key: Key::of_stored("v1/reconciles/x").unwrap(),
+        let stored = LastObject {
+            key: "v1/reconciles/x".into(),
             started_at: at(0),
-            stored_at: at(0),
+            stored_at: Some(at(0)),
+            bytes: 10,
         };
-        memory.remember(&subject, remembered.clone());
+        let fingerprint = PayloadHash::of(b"x");
+        let last = Last {
+            trace_id: "x".into(),
+            previous: None,
+            ended_at: at(0),
+            fingerprint,
+            object: Some(stored.clone()),
+        };
+        history.note(&subject, last, &line("x", at(0)), Vec::new());
         let retention = Retention {
             age: Some(Duration::from_hours(24)),
             bytes: None,
         };
         let mut pruner = Pruner::new(store.path(), retention);
-        assert_eq!(prune(&mut pruner, at(2 * DAY), &mut memory), 1);
-        let is_known = |memory: &mut SubjectMemory| {
-            memory
-                .find_unchanged(&subject, remembered.fingerprint, at(5))
-                .is_some()
+        let links = |history: &mut History| {
+            let last = history.last(&subject).unwrap();
+            last.object_for(fingerprint, at(5)).is_some()
         };
-        assert!(!is_known(&mut memory));
-        memory.remember(&subject, remembered.clone());
-        assert!(!is_known(&mut memory));
+        assert!(links(&mut history));
+        assert_eq!(prune(&mut pruner, at(2 * DAY), &mut history), 1);
+        assert!(!links(&mut history));
+        history.object_stored(&subject, fingerprint, stored);
+        assert!(!links(&mut history));
     }
 
     #[test]
@@ -299,11 +355,17 @@ mod tests {
             bytes: Some(25),
         };
         let mut pruner = Pruner::new(store.path(), retention);
-        let mut memory = SubjectMemory::in_process();
-        assert_eq!(prune(&mut pruner, at(70), &mut memory), 0);
-        assert_eq!(pruner.step(at(80), &mut memory), PruneStep::Rested);
+        let mut history = History::in_process();
+        assert_eq!(prune(&mut pruner, at(70), &mut history), 0);
+        assert_eq!(
+            pruner.step(at(80), &mut |until| history.forget_stored_until(until)),
+            PruneStep::Rested
+        );
         pruner.add(10);
-        assert_eq!(pruner.step(at(80), &mut memory), PruneStep::Worked);
+        assert_eq!(
+            pruner.step(at(80), &mut |until| history.forget_stored_until(until)),
+            PruneStep::Worked
+        );
     }
 
     #[test]
@@ -318,7 +380,7 @@ mod tests {
                 bytes: Some(1),
             },
         );
-        prune(&mut pruner, at(10), &mut SubjectMemory::in_process());
+        prune(&mut pruner, at(10), &mut History::in_process());
         let left = fs::read_dir(store.path().join("v1/reconciles")).unwrap();
         let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
         assert_eq!(left, [other]);

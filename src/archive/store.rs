@@ -15,6 +15,8 @@ use object_store::{
 };
 use url::Url;
 
+use crate::tls::install_provider;
+
 /// Trying again is this program's business: it knows what else waits. This only bridges a
 /// connection that broke.
 const CLIENT_RETRIES: usize = 1;
@@ -223,8 +225,7 @@ impl StoreUrl {
             retry_timeout: CLIENT_RETRY_TIMEOUT,
             ..RetryConfig::default()
         };
-        // NOTE: the client panics without a TLS provider. A second call changes nothing.
-        drop(rustls::crypto::ring::default_provider().install_default());
+        install_provider();
         let client: Arc<dyn ObjectStore> = match self.kind {
             StoreKind::File => {
                 if let Err(error) = fs::create_dir_all(&self.path) {

@@ -1,4 +1,4 @@
-//! The objects of a store on local disk, a few at a time, by the minute in which they were stored.
+//! The objects and index batches of a store on local disk, a few at a time, by the minute in which they were stored.
 //!
 //! Invariant: memory grows with the depth of the folders, not with what is in them.
 
@@ -22,8 +22,14 @@ impl Minute {
         Self(at.as_nanos().div_euclid(60_000_000_000))
     }
 
-    pub(super) fn later(self, minutes: i64) -> Self {
-        Self(self.0.saturating_add(minutes))
+    /// Its last moment.
+    pub(super) fn end(self) -> Timestamp {
+        Timestamp::from_nanos(
+            self.0
+                .saturating_add(1)
+                .saturating_mul(60_000_000_000)
+                .saturating_sub(1),
+        )
     }
 
     /// In which a file was written; `None` if nobody can tell.
@@ -32,18 +38,18 @@ impl Minute {
     }
 }
 
-/// All files below a folder, a few at a time.
+/// All files below some folders, a few at a time.
 #[derive(Debug)]
 pub(super) struct Walk {
     open: Vec<fs::ReadDir>,
-    unopened: Option<PathBuf>,
+    unopened: Vec<PathBuf>,
 }
 
 impl Walk {
-    pub(super) fn new(folder: PathBuf) -> Self {
+    pub(super) fn new(folders: &[PathBuf]) -> Self {
         Self {
             open: Vec::new(),
-            unopened: Some(folder),
+            unopened: folders.to_vec(),
         }
     }
 
@@ -51,8 +57,9 @@ impl Walk {
     /// can't be read is passed over.
     pub(super) fn advance(&mut self, mut visit: impl FnMut(&Path, Minute, u64)) -> bool {
         for _ in 0..FILES_A_STEP {
-            if let Some(folder) = self.unopened.take() {
+            if let Some(folder) = self.unopened.pop() {
                 self.open.extend(fs::read_dir(folder).ok());
+                continue;
             }
             let Some(folder) = self.open.last_mut() else {
                 return true;
@@ -63,7 +70,7 @@ impl Walk {
             };
             let Ok(entry) = entry else { continue };
             match entry.metadata() {
-                Ok(metadata) if metadata.is_dir() => self.unopened = Some(entry.path()),
+                Ok(metadata) if metadata.is_dir() => self.unopened.push(entry.path()),
                 Ok(metadata) => {
                     let path = entry.path();
                     if let Some(minute) = Minute::of_file(&metadata)
@@ -83,7 +90,7 @@ impl Walk {
 fn is_object(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {
-        [".json", ".json.zst", ".json.gz"]
+        [".json", ".json.zst", ".json.gz", ".jsonl.zst"]
             .iter()
             .any(|end| name.ends_with(end))
     })

@@ -1,0 +1,83 @@
+//! The index: one line a reconcile, in batches beside the objects that they point to.
+//!
+//! [`IndexJournal`] gathers lines on local disk, [`Archive::put_index`] stores a batch, and
+//! [`Archive::read_index`] reads lines back, newest first. Invariant: what the journal writes, the
+//! reader reads; the limits that both keep to stand here.
+
+mod hour;
+mod journal;
+mod key;
+mod query;
+mod reader;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use bytes::Bytes;
+use object_store::{Attribute, Attributes, ObjectStore as _, PutOptions};
+
+pub(super) use self::key::index_folder;
+pub use self::{
+    journal::{IndexJournal, ReadyBatch},
+    key::{IndexKey, InstanceName, Partition},
+    query::{Query, SubjectFilter},
+};
+use super::{Archive, StoreError};
+
+/// Of the line, as [`crate::line::Line::v`].
+const VERSION: u32 = 1;
+/// Decompressed; a batch that was written here holds little over 1 MiB.
+const MAX_BATCH_BYTES: u64 = 64 * 1024 * 1024;
+/// Some thousand times what a line of five steps takes.
+const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+
+/// What a part of the index can't be read for. Reading goes on behind it.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error("cannot list {folder}")]
+    List { folder: String, source: StoreError },
+    #[error("cannot fetch {key}")]
+    Fetch { key: IndexKey, source: StoreError },
+    /// What stands before the break is given all the same.
+    #[error("{key} is broken")]
+    Batch { key: IndexKey, source: io::Error },
+    #[error("{key} holds {lines} lines that can't be read")]
+    Lines { key: IndexKey, lines: u64 },
+    #[error("{key} holds {lines} lines of other versions, such as {version}")]
+    Version {
+        key: IndexKey,
+        lines: u64,
+        version: u32,
+    },
+    #[error("{folder} holds more than {limit} batches")]
+    TooManyBatches { folder: String, limit: usize },
+}
+
+impl Archive {
+    /// Stores a batch of index lines, in place of what stands there.
+    pub async fn put_index(&self, key: &IndexKey, body: Bytes) -> Result<(), StoreError> {
+        let mut attributes = Attributes::new();
+        if self.store.takes_attributes {
+            // NOTE: no Content-Encoding. Programs that read the index decompress by the ending of
+            // the key, and a client that did it for them would break that.
+            attributes.insert(Attribute::ContentType, "application/zstd".into());
+        }
+        let options = PutOptions {
+            attributes,
+            ..PutOptions::default()
+        };
+        let location = self.location(&key.to_string());
+        self.store
+            .client
+            .put_opts(&location, body.into(), options)
+            .await?;
+        Ok(())
+    }
+}
+
+/// What stands for a trace id where very many are held.
+fn trace_hash(trace_id: &str) -> u64 {
+    twox_hash::XxHash3_64::oneshot(trace_id.as_bytes())
+}

@@ -1,0 +1,324 @@
+//! One batch, fetched, decompressed and looked through as a stream.
+//!
+//! Invariant: memory holds a line, the window of the compression, and of the lines that are asked
+//! for a few facts each and no more than [`HELD_BYTES`] of text, whatever the batch holds. What is
+//! broken is counted and passed over. Between two small pieces other tasks get their turn.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use futures_util::StreamExt as _;
+use object_store::ObjectStoreExt as _;
+use serde::Deserialize;
+use zstd::stream::{
+    raw::{DParameter, Decoder},
+    zio,
+};
+
+use super::{
+    IndexError, IndexKey, MAX_BATCH_BYTES, MAX_LINE_BYTES, VERSION,
+    query::{Glimpse, Query},
+    trace_hash,
+};
+use crate::{archive::Archive, time::Timestamp};
+
+/// Text of one batch that is kept; one that was written here fits.
+const HELD_BYTES: usize = 2 * 1024 * 1024;
+/// No line takes so little that more fit into a batch that was written here.
+const MAX_BATCH_LINES: usize = 16 * 1024;
+/// Decompressed and looked through in well under a millisecond.
+const PIECE_BYTES: usize = 16 * 1024;
+/// 8 MiB; a batch is compressed with a window of its own size, or less.
+const MAX_WINDOW: u32 = 23;
+
+/// A batch in the store.
+#[derive(Debug)]
+pub(super) struct StoredBatch {
+    pub(super) key: IndexKey,
+    pub(super) stored_at: Timestamp,
+    /// Compressed.
+    pub(super) size: u64,
+}
+
+/// When a line was written, as against the others of its hour: the place of its batch among them,
+/// and its place in there.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Written {
+    pub(super) batch: u32,
+    pub(super) offset: u32,
+}
+
+/// Sorts lines by when they began; of two that began at once, by when they were written.
+pub(super) type Order = (Timestamp, Written);
+
+/// A line that was seen.
+#[derive(Debug)]
+pub(super) struct SeenLine {
+    pub(super) order: Order,
+    /// Of its trace id.
+    pub(super) trace: u64,
+    pub(super) steps: u32,
+    pub(super) is_asked_for: bool,
+}
+
+/// What was found in a batch.
+#[derive(Debug, Default)]
+pub(super) struct Scanned {
+    pub(super) lines: Vec<SeenLine>,
+    pub(super) held: HeldLines,
+    /// Can't be read.
+    unreadable: u64,
+    /// Of another version, and one of these.
+    foreign: (u64, u32),
+}
+
+/// The text of lines, as much as may be held: those that come first when reading backwards.
+#[derive(Debug, Default)]
+pub(super) struct HeldLines {
+    lines: BTreeMap<Order, Box<[u8]>>,
+    bytes: usize,
+}
+
+impl HeldLines {
+    /// Forgets the oldest while there is too much; the newest is always held.
+    pub(super) fn hold(&mut self, order: Order, line: Box<[u8]>, limit: usize) {
+        self.bytes += line.len();
+        if let Some(same) = self.lines.insert(order, line) {
+            self.bytes -= same.len();
+        }
+        while self.bytes > limit && self.lines.len() > 1 {
+            if let Some((_, line)) = self.lines.pop_first() {
+                self.bytes -= line.len();
+            }
+        }
+    }
+
+    pub(super) fn hold_all(&mut self, others: Self, limit: usize) {
+        for (order, line) in others.lines.into_iter().rev() {
+            self.hold(order, line, limit);
+        }
+    }
+
+    pub(super) fn take(&mut self, order: Order) -> Option<Box<[u8]>> {
+        let line = self.lines.remove(&order)?;
+        self.bytes -= line.len();
+        Some(line)
+    }
+
+    pub(super) fn holds(&self, order: Order) -> bool {
+        self.lines.contains_key(&order)
+    }
+}
+
+/// Looks through a batch; `place` is its place among those of its hour. The text of lines up to
+/// `until` is held, or of all. A batch that is gone holds nothing.
+pub(super) async fn scan(
+    archive: &Archive,
+    batch: &StoredBatch,
+    place: u32,
+    query: &Query,
+    until: Option<Order>,
+) -> (Scanned, Vec<IndexError>) {
+    let mut errors = Vec::new();
+    let scanner = Scanner {
+        query,
+        place,
+        until,
+        position: 0,
+        line: Vec::new(),
+        is_overlong: false,
+        found: Scanned::default(),
+    };
+    let found = match read(archive, batch, scanner).await {
+        Ok((scanner, broken)) => {
+            let is_whole = broken.is_none();
+            errors.extend(broken.map(|source| IndexError::Batch {
+                key: batch.key.clone(),
+                source,
+            }));
+            scanner.finish(is_whole)
+        }
+        Err(object_store::Error::NotFound { .. }) => Scanned::default(),
+        Err(error) => {
+            errors.push(IndexError::Fetch {
+                key: batch.key.clone(),
+                source: error.into(),
+            });
+            Scanned::default()
+        }
+    };
+    if found.unreadable > 0 {
+        errors.push(IndexError::Lines {
+            key: batch.key.clone(),
+            lines: found.unreadable,
+        });
+    }
+    let (lines, version) = found.foreign;
+    if lines > 0 {
+        errors.push(IndexError::Version {
+            key: batch.key.clone(),
+            lines,
+            version,
+        });
+    }
+    (found, errors)
+}
+
+/// Hands a batch to a scanner; tells what broke it, if something did.
+async fn read<'q>(
+    archive: &Archive,
+    batch: &StoredBatch,
+    scanner: Scanner<'q>,
+) -> object_store::Result<(Scanner<'q>, Option<io::Error>)> {
+    let location = archive.location(&batch.key.to_string());
+    let stored = archive.store.client.get(&location).await?;
+    if stored.meta.size > MAX_BATCH_BYTES {
+        return Ok((scanner, Some(io::ErrorKind::FileTooLarge.into())));
+    }
+    let mut pieces = stored.into_stream();
+    let decoder = Decoder::new().and_then(|mut decoder| {
+        decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW))?;
+        Ok(decoder)
+    });
+    let mut decoder = match decoder {
+        Ok(decoder) => zio::Writer::new(scanner, decoder),
+        Err(error) => return Ok((scanner, Some(error))),
+    };
+    while let Some(bytes) = pieces.next().await {
+        for piece in bytes?.chunks(PIECE_BYTES) {
+            if let Err(error) = decoder.write_all(piece) {
+                return Ok((decoder.into_inner().0, Some(error)));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let broken = decoder.finish().err();
+    Ok((decoder.into_inner().0, broken))
+}
+
+/// Takes what is decompressed, and looks at line after line.
+struct Scanner<'q> {
+    query: &'q Query,
+    place: u32,
+    until: Option<Order>,
+    /// Of what comes next.
+    position: u64,
+    /// The beginning of a line.
+    line: Vec<u8>,
+    is_overlong: bool,
+    found: Scanned,
+}
+
+impl Write for Scanner<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let next = self.position + piece.len() as u64;
+            if next > MAX_BATCH_BYTES || self.found.lines.len() >= MAX_BATCH_LINES {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            self.position = next;
+            match piece.strip_suffix(b"\n") {
+                Some(end) if self.line.is_empty() && !self.is_overlong => self.look_at(end, 1),
+                Some(end) => {
+                    self.keep(end);
+                    self.end_line(1);
+                }
+                None => self.keep(piece),
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Scanner<'_> {
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.line.len() + bytes.len() > MAX_LINE_BYTES {
+            self.is_overlong = true;
+            self.line = Vec::new();
+        }
+        if !self.is_overlong {
+            self.line.extend_from_slice(bytes);
+        }
+    }
+
+    /// `newline`: how many bytes it takes.
+    fn end_line(&mut self, newline: u64) {
+        if std::mem::take(&mut self.is_overlong) {
+            self.found.unreadable += 1;
+        } else {
+            let mut line = std::mem::take(&mut self.line);
+            self.look_at(&line, newline);
+            line.clear();
+            self.line = line;
+        }
+    }
+
+    fn look_at(&mut self, line: &[u8], newline: u64) {
+        let start = self.position - newline - line.len() as u64;
+        let Ok(offset) = u32::try_from(start) else {
+            return;
+        };
+        if line.is_empty() {
+            return;
+        }
+        let glimpse: Result<Glimpse<'_>, _> = serde_json::from_slice(line);
+        let Ok(glimpse) = glimpse else {
+            match version_of(line) {
+                Some(version) if version != VERSION => self.count_foreign(version),
+                _ => self.found.unreadable += 1,
+            }
+            return;
+        };
+        if glimpse.v != VERSION {
+            self.count_foreign(glimpse.v);
+            return;
+        }
+        let written = Written {
+            batch: self.place,
+            offset,
+        };
+        let seen = SeenLine {
+            order: (glimpse.started_at, written),
+            trace: trace_hash(&glimpse.trace_id),
+            steps: u32::try_from(glimpse.steps.len()).unwrap_or(u32::MAX),
+            is_asked_for: self.query.asks_for(&glimpse),
+        };
+        if seen.is_asked_for && self.until.is_none_or(|until| seen.order <= until) {
+            self.found.held.hold(seen.order, line.into(), HELD_BYTES);
+        }
+        self.found.lines.push(seen);
+    }
+
+    fn count_foreign(&mut self, version: u32) {
+        self.found.foreign = (self.found.foreign.0 + 1, version);
+    }
+
+    /// A last line need not end with a newline, unless the batch broke off there.
+    fn finish(mut self, is_whole: bool) -> Scanned {
+        if is_whole && (self.is_overlong || !self.line.is_empty()) {
+            self.end_line(0);
+        }
+        self.found
+    }
+}
+
+/// A line of another version may have little else in common.
+fn version_of(line: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        v: u32,
+    }
+
+    let versioned: Versioned = serde_json::from_slice(line).ok()?;
+    Some(versioned.v)
+}
