@@ -7,14 +7,18 @@
 
 pub mod archive;
 pub mod assemble;
+pub mod backoff;
 pub mod bell;
 pub mod capture;
 pub mod client;
 pub mod config;
 pub mod decode;
+pub mod export;
+pub mod history;
 pub mod ids;
 pub mod line;
 pub mod metrics;
+pub mod outbox;
 pub mod pace;
 pub mod print;
 pub mod proto;
@@ -24,5 +28,9 @@ pub mod reconcile;
 pub mod record;
 pub mod redact;
 pub mod serve;
+pub mod spans;
 pub mod spool;
+pub mod summarise;
+pub mod text;
 pub mod time;
+mod tls;

@@ -4,9 +4,10 @@
 //! again changes nothing, so everything here may be repeated; and an object is only ever replaced
 //! by one that holds all that it held.
 
+mod delivery;
 mod failure;
+mod index;
 mod keys;
-mod memory;
 mod object;
 mod prune;
 mod store;
@@ -28,25 +29,25 @@ use object_store::{
     Attribute, Attributes, ObjectStore as _, ObjectStoreExt as _, PutMode, PutMultipartOptions,
     PutOptions, PutPayload, path::Path,
 };
-use tokio::sync::mpsc;
 
 pub use self::{
+    delivery::Joiner,
     failure::{StoreError, Trouble},
+    index::{
+        IndexError, IndexJournal, IndexKey, InstanceName, Partition, Query, ReadyBatch,
+        SubjectFilter,
+    },
     keys::Key,
-    memory::{Remembered, SubjectMemory},
-    object::{Body, Compression, ObjectWriter, PART_BYTES, Part},
+    object::{Compression, ObjectWriter},
     prune::{PruneStep, Pruner, Retention},
     store::{OpenStoreError, StoreUrl, StoreUrlError, Variables},
-    uploads::{Backoff, Event, JobId, Tries, Uploads},
+    uploads::{Event, Uploads},
 };
 use crate::{
     reconcile::{Subject, TraceId},
     time::Timestamp,
 };
 
-/// A document up to this size is read back whole, to be joined with a part that came late; a
-/// larger one is left as it is.
-const JOINABLE_BYTES: u64 = 4 * 1024 * 1024;
 const DAY: Duration = Duration::from_hours(24);
 /// Written at the start, to find out whether the store can be written to.
 const CHECK_KEY: &str = "v1/check.json";
@@ -93,6 +94,21 @@ pub enum FetchError {
     Store(#[from] StoreError),
     #[error("cannot decompress {key}")]
     Decompress { key: Key, source: io::Error },
+}
+
+/// Why an object could not be put part by part.
+#[derive(Debug, thiserror::Error)]
+pub enum PartsError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot read the next part")]
+    Read(#[source] io::Error),
+}
+
+impl From<object_store::Error> for PartsError {
+    fn from(error: object_store::Error) -> Self {
+        Self::Store(error.into())
+    }
 }
 
 impl From<object_store::Error> for FetchError {
@@ -179,42 +195,37 @@ impl Archive {
         }
     }
 
-    /// Puts an object in its place as its parts come, and returns its size; `None` if the last
-    /// part never came: then nothing was stored.
+    /// Puts an object in its place part by part, in place of what stands there.
     pub async fn put_parts(
         &self,
         key: &Key,
         trace_id: &TraceId,
-        parts: &mut mpsc::Receiver<Part>,
-    ) -> Result<Option<u64>, StoreError> {
+        mut next_part: impl FnMut() -> io::Result<Option<Bytes>> + Send,
+    ) -> Result<(), PartsError> {
         let options = PutMultipartOptions {
             attributes: self.attributes(Compression::of_key(key.as_str()), Some(trace_id)),
             ..PutMultipartOptions::default()
         };
         let path = self.location(key.as_str());
         let mut upload = self.store.client.put_multipart_opts(&path, options).await?;
-        let mut bytes = 0;
         let outcome = loop {
-            let (part, is_last) = match parts.recv().await {
-                Some(Part::More(part)) => (part, false),
-                Some(Part::Last(part)) => (part, true),
-                None => break Ok(None),
-            };
-            bytes += part.len() as u64;
-            let sent = upload.put_part(PutPayload::from_bytes(part)).await;
-            match sent {
-                Ok(()) if is_last => break upload.complete().await.map(|_| Some(bytes)),
-                Ok(()) => {}
-                Err(error) => break Err(error),
+            match next_part() {
+                Ok(Some(part)) => {
+                    if let Err(error) = upload.put_part(PutPayload::from_bytes(part)).await {
+                        break Err(error.into());
+                    }
+                }
+                Ok(None) => break upload.complete().await.map(drop).map_err(Into::into),
+                Err(error) => break Err(PartsError::Read(error)),
             }
         };
-        if !matches!(outcome, Ok(Some(_))) {
+        if outcome.is_err() {
             // What can't be taken back now goes with the bucket's rule for unfinished uploads.
             if let Err(error) = upload.abort().await {
                 tracing::debug!(%error, "cannot abort an upload");
             }
         }
-        Ok(outcome?)
+        outcome
     }
 
     /// The object that holds an earlier part of this reconcile.
@@ -235,17 +246,19 @@ impl Archive {
                 if !key.is_of_trace(trace_id) {
                     continue;
                 }
-                if meta.size > JOINABLE_BYTES {
+                if meta.size > delivery::JOINABLE_BYTES {
                     return Ok(Some(Existing::Unjoinable { key }));
                 }
-                return Ok(Some(match self.fetch_up_to(&key, JOINABLE_BYTES).await {
-                    Ok(document) => Existing::Document { key, document },
-                    Err(FetchError::Store(error)) => return Err(error),
-                    Err(error @ FetchError::Decompress { .. }) => {
-                        tracing::warn!(%error, "cannot join with the part stored before");
-                        Existing::Unjoinable { key }
-                    }
-                }));
+                return Ok(Some(
+                    match self.fetch_up_to(&key, delivery::JOINABLE_BYTES).await {
+                        Ok(document) => Existing::Document { key, document },
+                        Err(FetchError::Store(error)) => return Err(error),
+                        Err(error @ FetchError::Decompress { .. }) => {
+                            tracing::warn!(%error, "cannot join with the part stored before");
+                            Existing::Unjoinable { key }
+                        }
+                    },
+                ));
             }
         }
         Ok(None)

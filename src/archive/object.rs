@@ -1,16 +1,13 @@
-//! An object on its way to the store: written as a stream, compressed, cut into parts.
-//!
-//! Invariant: memory holds the compressor's window and one part. An object that fits into one part
-//! is handed over whole; of a larger one each part is handed over as soon as it is full.
+//! How objects are compressed. Invariant: written as a stream, so that memory holds the
+//! compressor's window and not the object; the same bytes in give the same bytes out.
 
-use std::io::{self, Read, Write};
+use std::{
+    fmt,
+    io::{self, Read, Write},
+};
 
-use bytes::Bytes;
 use flate2::write::GzEncoder;
-use tokio::sync::mpsc;
 
-/// S3 takes parts of 5 MiB or more.
-pub const PART_BYTES: usize = 5 * 1024 * 1024;
 /// Past this, payloads of one reconcile repeat further apart than the small window reaches.
 const LONG_DISTANCE_BYTES: usize = 512 * 1024;
 /// 8 MiB: the most that browsers accept.
@@ -54,6 +51,13 @@ impl Compression {
             .unwrap_or(Self::None)
     }
 
+    /// Compresses what is in memory.
+    pub(super) fn encode(self, content: &[u8]) -> io::Result<Vec<u8>> {
+        let mut writer = ObjectWriter::new(self, content.len(), Vec::new())?;
+        writer.write_all(content)?;
+        writer.finish()
+    }
+
     /// What was compressed; fails if that is more than `limit`.
     pub(super) fn decode(self, bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
         let mut decoder: Box<dyn Read + '_> = match self {
@@ -70,54 +74,27 @@ impl Compression {
     }
 }
 
-/// A piece of an object. An object whose last part never comes is none.
-#[derive(Debug)]
-pub enum Part {
-    More(Bytes),
-    Last(Bytes),
+/// Compresses what is written to it.
+pub struct ObjectWriter<W: Write>(Encoder<W>);
+
+enum Encoder<W: Write> {
+    Zstd(zstd::stream::write::Encoder<'static, W>),
+    Gzip(GzEncoder<W>),
+    None(W),
 }
 
-/// What was written.
-#[derive(Debug)]
-pub enum Body {
-    /// All of it.
-    Whole(Bytes),
-    /// The parts went to the channel.
-    Streamed,
-}
-
-/// Takes an object's bytes.
-#[derive(Debug)]
-pub struct ObjectWriter<B: FnOnce() -> mpsc::Sender<Part>>(Encoder<B>);
-
-enum Encoder<B: FnOnce() -> mpsc::Sender<Part>> {
-    Zstd(zstd::stream::write::Encoder<'static, Parts<B>>),
-    Gzip(GzEncoder<Parts<B>>),
-    None(Parts<B>),
-}
-
-impl<B: FnOnce() -> mpsc::Sender<Part>> std::fmt::Debug for Encoder<B> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Encoder")
+impl<W: Write> fmt::Debug for ObjectWriter<W> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ObjectWriter")
     }
 }
 
-impl<B: FnOnce() -> mpsc::Sender<Part>> ObjectWriter<B> {
-    /// `expected_bytes` is what will be written, about; `begin_stream` is called once the first
-    /// part is full.
-    pub fn new(
-        compression: Compression,
-        expected_bytes: usize,
-        begin_stream: B,
-    ) -> io::Result<Self> {
-        let parts = Parts {
-            filling: Vec::new(),
-            begin_stream: Some(begin_stream),
-            stream: None,
-        };
+impl<W: Write> ObjectWriter<W> {
+    /// `expected_bytes` is what will be written, about.
+    pub fn new(compression: Compression, expected_bytes: usize, out: W) -> io::Result<Self> {
         Ok(Self(match compression {
             Compression::Zstd => {
-                let mut encoder = zstd::stream::write::Encoder::new(parts, ZSTD_LEVEL)?;
+                let mut encoder = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
                 encoder.include_checksum(true)?;
                 if expected_bytes > LONG_DISTANCE_BYTES {
                     encoder.long_distance_matching(true)?;
@@ -125,22 +102,21 @@ impl<B: FnOnce() -> mpsc::Sender<Part>> ObjectWriter<B> {
                 }
                 Encoder::Zstd(encoder)
             }
-            Compression::Gzip => Encoder::Gzip(GzEncoder::new(parts, flate2::Compression::fast())),
-            Compression::None => Encoder::None(parts),
+            Compression::Gzip => Encoder::Gzip(GzEncoder::new(out, flate2::Compression::fast())),
+            Compression::None => Encoder::None(out),
         }))
     }
 
-    pub fn finish(self) -> io::Result<Body> {
-        let parts = match self.0 {
-            Encoder::Zstd(encoder) => encoder.finish()?,
-            Encoder::Gzip(encoder) => encoder.finish()?,
-            Encoder::None(parts) => parts,
-        };
-        parts.finish()
+    pub fn finish(self) -> io::Result<W> {
+        match self.0 {
+            Encoder::Zstd(encoder) => encoder.finish(),
+            Encoder::Gzip(encoder) => encoder.finish(),
+            Encoder::None(out) => Ok(out),
+        }
     }
 }
 
-impl<B: FnOnce() -> mpsc::Sender<Part>> Write for ObjectWriter<B> {
+impl<W: Write> Write for ObjectWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes).map(|()| bytes.len())
     }
@@ -149,55 +125,8 @@ impl<B: FnOnce() -> mpsc::Sender<Part>> Write for ObjectWriter<B> {
         match &mut self.0 {
             Encoder::Zstd(encoder) => encoder.write_all(bytes),
             Encoder::Gzip(encoder) => encoder.write_all(bytes),
-            Encoder::None(parts) => parts.write_all(bytes),
+            Encoder::None(out) => out.write_all(bytes),
         }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-struct Parts<B> {
-    filling: Vec<u8>,
-    begin_stream: Option<B>,
-    stream: Option<mpsc::Sender<Part>>,
-}
-
-impl<B: FnOnce() -> mpsc::Sender<Part>> Parts<B> {
-    fn hand_over(&mut self, bytes: Vec<u8>, part: fn(Bytes) -> Part) -> io::Result<()> {
-        if let Some(begin_stream) = self.begin_stream.take() {
-            self.stream = Some(begin_stream());
-        }
-        let Some(stream) = &self.stream else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
-        // The receiver is gone when the upload failed.
-        stream
-            .blocking_send(part(bytes.into()))
-            .map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-
-    fn finish(mut self) -> io::Result<Body> {
-        let rest = std::mem::take(&mut self.filling);
-        if self.stream.is_none() {
-            return Ok(Body::Whole(rest.into()));
-        }
-        self.hand_over(rest, Part::Last)?;
-        Ok(Body::Streamed)
-    }
-}
-
-impl<B: FnOnce() -> mpsc::Sender<Part>> Write for Parts<B> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.filling.extend_from_slice(bytes);
-        // Some stores want all parts but the last to be of one size.
-        while self.filling.len() > PART_BYTES {
-            let rest = self.filling.split_off(PART_BYTES);
-            let part = std::mem::replace(&mut self.filling, rest);
-            self.hand_over(part, Part::More)?;
-        }
-        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

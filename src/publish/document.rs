@@ -22,13 +22,12 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use super::joining::{EarlierDocument, join};
 use crate::{
-    reconcile::{ClosedReconcile, Half, Step, Subject},
+    line::PayloadRef,
+    reconcile::{ClosedReconcile, Half, PayloadHash, Step, Subject},
     record::RecordKind,
-    redact::{CleanPayload, Redactor},
+    redact::{CleanPayload, Redacted, Redactor},
 };
 
 /// Where payloads come from.
@@ -37,162 +36,204 @@ pub trait PayloadSource {
     fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>>;
 }
 
-/// What was found on the way.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// Sees every payload as it goes by, without its secrets: the place of its step, which half it is.
+pub type Visitor<'v> = dyn FnMut(usize, RecordKind, &CleanPayload) + 'v;
+
+/// What was written.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DocumentReport {
     pub redacted_values: u64,
     pub not_json: u64,
     pub unreadable: u64,
+    /// Where each step's payloads stand.
+    pub steps: Vec<StepPayloads>,
+}
+
+/// Where the payloads of a step stand.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct StepPayloads {
+    pub request: Option<PayloadRef>,
+    pub response: Option<PayloadRef>,
+}
+
+/// What a document begins with.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Heading<'d> {
+    pub(super) v: u32,
+    #[serde(borrow)]
+    pub(super) trace_id: Cow<'d, str>,
+    pub(super) subject: Cow<'d, Subject>,
 }
 
 /// What a step's line begins with.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct StepHead<'d> {
     pub(super) index: i32,
+    #[serde(borrow)]
     pub(super) name: Cow<'d, str>,
     pub(super) iteration: i32,
+    #[serde(borrow)]
     pub(super) function: Cow<'d, str>,
+    #[serde(borrow)]
     pub(super) span_id: Cow<'d, str>,
+    #[serde(borrow)]
     pub(super) timestamp: Cow<'d, str>,
+    #[serde(borrow)]
     pub(super) ended_at: Option<Cow<'d, str>>,
+    #[serde(borrow)]
     pub(super) error: Option<Cow<'d, str>>,
 }
 
-/// A step on its way into the document.
-#[derive(Clone, Debug)]
-pub(super) struct StepEntry<'d> {
-    pub(super) head: StepHead<'d>,
-    pub(super) request: Slot<'d>,
-    pub(super) response: Slot<'d>,
-}
-
-/// Where a payload of a step is taken from.
-#[derive(Clone, Debug)]
-pub(super) enum Slot<'d> {
-    Nothing,
-    /// From the log.
-    Logged(&'d Half),
-    /// From the document that was stored before.
-    Stored {
-        form: &'static str,
-        value: &'d RawValue,
-    },
-}
-
-impl<'d> StepEntry<'d> {
-    pub(super) fn of(step: &'d Step) -> Self {
-        let slot = |half: &'d Option<Half>| half.as_ref().map_or(Slot::Nothing, Slot::Logged);
+impl<'d> StepHead<'d> {
+    fn of(step: &'d Step) -> Self {
         let text = |text: &'d str| Cow::Borrowed(text);
         Self {
-            head: StepHead {
-                index: step.index,
-                name: text(&step.name),
-                iteration: step.iteration,
-                function: text(&step.function),
-                span_id: text(&step.span_id),
-                timestamp: step.started_at.rfc3339().into(),
-                ended_at: step
-                    .response
-                    .as_ref()
-                    .map(|half| half.received_at.rfc3339().into()),
-                error: (!step.error.is_empty()).then(|| text(&step.error)),
-            },
-            request: slot(&step.request),
-            response: slot(&step.response),
+            index: step.index,
+            name: text(&step.name),
+            iteration: step.iteration,
+            function: text(&step.function),
+            span_id: text(&step.span_id),
+            timestamp: step.started_at.rfc3339().into(),
+            ended_at: step
+                .response
+                .as_ref()
+                .map(|half| half.received_at.rfc3339().into()),
+            error: (!step.error.is_empty()).then(|| text(&step.error)),
         }
     }
 }
 
-/// Writes the document of a reconcile, joined with what was stored of it before.
+/// Writes the document of a reconcile.
 pub fn write_document(
     reconcile: &ClosedReconcile,
-    earlier: Option<&EarlierDocument<'_>>,
     source: &mut dyn PayloadSource,
     redactor: &Redactor,
+    visit: &mut Visitor<'_>,
     out: &mut dyn Write,
 ) -> io::Result<DocumentReport> {
-    #[derive(Serialize)]
-    struct Heading<'d> {
-        v: u32,
-        trace_id: &'d str,
-        subject: &'d Subject,
-    }
-
-    let fresh: Vec<_> = reconcile.steps.iter().map(StepEntry::of).collect();
-    let steps = match earlier {
-        Some(earlier) => join(earlier, fresh, source, redactor)?,
-        None => fresh,
-    };
     let heading = Heading {
         v: 1,
-        trace_id: &reconcile.trace_id.0,
-        subject: &reconcile.subject,
+        trace_id: Cow::Borrowed(&reconcile.trace_id.0),
+        subject: Cow::Borrowed(&reconcile.subject),
     };
-    let mut document = DocumentWriter {
-        out,
-        source,
-        redactor,
-        report: DocumentReport::default(),
-    };
-    document.open_object(&heading)?;
-    document.out.write_all(b",\"steps\":[")?;
-    for (position, step) in steps.iter().enumerate() {
-        document
-            .out
-            .write_all(if position == 0 { b"\n" } else { b",\n" })?;
-        document.open_object(&step.head)?;
-        document.payload(RecordKind::Request, &step.request)?;
-        document.payload(RecordKind::Response, &step.response)?;
-        document.out.write_all(b"}")?;
+    let mut report = DocumentReport::default();
+    let mut document = DocumentWriter::begin(out, &heading)?;
+    for (place, step) in reconcile.steps.iter().enumerate() {
+        document.begin_step(&StepHead::of(step))?;
+        let mut payloads = StepPayloads::default();
+        for (kind, half, payload_ref) in [
+            (RecordKind::Request, &step.request, &mut payloads.request),
+            (RecordKind::Response, &step.response, &mut payloads.response),
+        ] {
+            let payload = match half {
+                Some(half) => source.read_payload(kind, half)?,
+                None => None,
+            };
+            let (Some(payload), Some(half)) = (payload, half) else {
+                report.unreadable += u64::from(half.is_some());
+                document.payload(kind, "", b"null")?;
+                continue;
+            };
+            let clean = redactor.redact(&payload);
+            visit(place, kind, &clean.payload);
+            let (form, value) = json_of(&clean.payload)?;
+            document.payload(kind, form, &value)?;
+            report.redacted_values += clean.values;
+            report.not_json += u64::from(!form.is_empty());
+            *payload_ref = payload_ref_of(place, kind, form, &clean, half);
+        }
+        report.steps.push(payloads);
+        document.end_step()?;
     }
-    document.out.write_all(b"\n]}\n")?;
-    Ok(document.report)
+    document.end()?;
+    Ok(report)
 }
 
-struct DocumentWriter<'w> {
+/// Where a payload stands, and how to tell that it is the one; `None` if nothing came.
+fn payload_ref_of(
+    place: usize,
+    kind: RecordKind,
+    form: &str,
+    clean: &Redacted,
+    half: &Half,
+) -> Option<PayloadRef> {
+    let content = match &clean.payload {
+        CleanPayload::Empty => return None,
+        CleanPayload::Json(bytes) | CleanPayload::Text(bytes) | CleanPayload::Binary(bytes) => {
+            bytes
+        }
+    };
+    let hash = if clean.values == 0 {
+        half.hash
+    } else {
+        PayloadHash::of(content)
+    };
+    Some(PayloadRef {
+        pointer: pointer_of(place, kind, form),
+        sha256: hash.to_string(),
+        size: content.len() as u64,
+        redacted: clean.values,
+    })
+}
+
+/// The JSON pointer of a payload in its document.
+fn pointer_of(place: usize, kind: RecordKind, form: &str) -> String {
+    format!("/steps/{place}/{}{form}", kind.as_str())
+}
+
+/// Moves a pointer to another step.
+pub(super) fn move_pointer(pointer: &mut String, place: usize) {
+    if let Some((_, member)) = pointer.rsplit_once('/') {
+        *pointer = format!("/steps/{place}/{member}");
+    }
+}
+
+/// Puts a document together.
+pub(super) struct DocumentWriter<'w> {
     out: &'w mut dyn Write,
-    source: &'w mut dyn PayloadSource,
-    redactor: &'w Redactor,
-    report: DocumentReport,
+    separator: &'static [u8],
 }
 
-impl DocumentWriter<'_> {
+impl<'w> DocumentWriter<'w> {
+    pub(super) fn begin(out: &'w mut dyn Write, heading: &Heading<'_>) -> io::Result<Self> {
+        let mut document = Self {
+            out,
+            separator: b"\n",
+        };
+        document.open_object(heading)?;
+        document.out.write_all(b",\"steps\":[")?;
+        Ok(document)
+    }
+
+    pub(super) fn begin_step(&mut self, head: &StepHead<'_>) -> io::Result<()> {
+        self.out.write_all(self.separator)?;
+        self.separator = b",\n";
+        self.open_object(head)
+    }
+
+    /// Writes a payload as JSON, in its form: as it came, as text, in base64.
+    pub(super) fn payload(&mut self, kind: RecordKind, form: &str, json: &[u8]) -> io::Result<()> {
+        write!(self.out, ",\"{}{form}\":", kind.as_str())?;
+        self.out.write_all(json)
+    }
+
+    pub(super) fn end_step(&mut self) -> io::Result<()> {
+        self.out.write_all(b"}")
+    }
+
+    pub(super) fn end(self) -> io::Result<()> {
+        self.out.write_all(b"\n]}\n")
+    }
+
     /// Writes an object without its closing brace.
     fn open_object(&mut self, object: &impl Serialize) -> io::Result<()> {
         let json = serde_json::to_vec(object)?;
         self.out.write_all(json.strip_suffix(b"}").unwrap_or(&json))
     }
-
-    fn payload(&mut self, kind: RecordKind, slot: &Slot<'_>) -> io::Result<()> {
-        match slot {
-            Slot::Nothing => self.member(kind, "", b"null"),
-            Slot::Stored { form, value } => self.member(kind, form, value.get().as_bytes()),
-            Slot::Logged(half) => match self.source.read_payload(kind, half)? {
-                None => {
-                    self.report.unreadable += 1;
-                    self.member(kind, "", b"null")
-                }
-                Some(payload) => self.fresh_payload(kind, &payload),
-            },
-        }
-    }
-
-    fn fresh_payload(&mut self, kind: RecordKind, payload: &Bytes) -> io::Result<()> {
-        let redacted = self.redactor.redact(payload);
-        self.report.redacted_values += redacted.values;
-        let (form, value) = json_of(&redacted.payload)?;
-        self.report.not_json += u64::from(!form.is_empty());
-        self.member(kind, form, &value)
-    }
-
-    fn member(&mut self, kind: RecordKind, form: &str, value: &[u8]) -> io::Result<()> {
-        write!(self.out, ",\"{}{form}\":", kind.as_str())?;
-        self.out.write_all(value)
-    }
 }
 
-/// A payload as JSON, and the form in which it stands: as it came, as text, in base64.
-pub(super) fn json_of(payload: &CleanPayload) -> io::Result<(&'static str, Bytes)> {
+/// A payload as JSON, and the form in which it stands.
+fn json_of(payload: &CleanPayload) -> io::Result<(&'static str, Bytes)> {
     Ok(match payload {
         CleanPayload::Empty => ("", Bytes::from_static(b"null")),
         CleanPayload::Json(bytes) => ("", bytes.clone()),

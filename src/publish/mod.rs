@@ -1,11 +1,16 @@
-//! A closed reconcile → the document that stands for it.
+//! A closed reconcile → the document that stands for it, and its line in the index.
 //!
 //! Pure but for reading payloads back. Must not know: where documents go.
 
 mod document;
 mod joining;
+mod lines;
 
 pub use self::{
-    document::{DocumentReport, PayloadSource, write_document},
-    joining::EarlierDocument,
+    document::{DocumentReport, PayloadSource, StepPayloads, Visitor, write_document},
+    joining::{Joined, join_documents},
+    lines::{Context, line_again, line_of},
 };
+
+#[cfg(test)]
+mod tests;

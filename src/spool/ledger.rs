@@ -7,7 +7,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::record::SegmentId;
@@ -25,7 +28,11 @@ struct SegmentState {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<BTreeMap<SegmentId, SegmentState>>);
+pub(super) struct Ledger {
+    segments: Mutex<BTreeMap<SegmentId, SegmentState>>,
+    /// What else counts.
+    beside: AtomicU64,
+}
 
 impl Ledger {
     /// A segment that an earlier process left.
@@ -101,9 +108,14 @@ impl Ledger {
         unneeded
     }
 
-    /// Bytes in all segments.
+    /// Bytes in all segments, and beside them.
     pub(super) fn used(&self) -> u64 {
-        self.lock().values().map(|state| state.bytes).sum()
+        let segments: u64 = self.lock().values().map(|state| state.bytes).sum();
+        segments.saturating_add(self.beside.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_beside(&self, bytes: u64) {
+        self.beside.store(bytes, Ordering::Relaxed);
     }
 
     fn change(&self, id: SegmentId, change: impl FnOnce(&mut SegmentState)) {
@@ -113,6 +125,6 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SegmentId, SegmentState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -146,8 +146,14 @@ pub struct Appender {
 pub struct SpoolGauge(Arc<Ledger>);
 
 impl SpoolGauge {
+    /// What is used of the limit, by the log and beside it.
     pub fn used_bytes(&self) -> u64 {
         self.0.used()
+    }
+
+    /// What was made of records and waits beside the log shares its limit.
+    pub fn set_beside(&self, bytes: u64) {
+        self.0.set_beside(bytes);
     }
 }
 

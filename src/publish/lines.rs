@@ -1,0 +1,198 @@
+//! The line of a reconcile: from its summary, or from the line of an equal one before it.
+//!
+//! Invariant: a line says the same of a reconcile whether it was read from the payloads or taken
+//! from the reconcile before; only ids, times and what lies around it differ.
+
+use std::time::Duration;
+
+use super::StepPayloads;
+use crate::{
+    ids::OtelTraceId,
+    line::{FlappingField, Line, LineStep, LineSubject, MAX_TEXT_BYTES, ObjectRef, SubjectFacts},
+    reconcile::{ClosedReconcile, Closing, NO_RESPONSE_AFTER, Step, Subject},
+    spans::{StepIdentity, step_span_ids},
+    summarise::Summary,
+    text::cut_text,
+    time::Timestamp,
+};
+
+/// An answer from core's cache takes about a millisecond from its request; a call of a function on
+/// the same machine was seen to take two or more.
+const CACHED_WITHIN: Duration = Duration::from_micros(1_500);
+
+/// What lies around a reconcile.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    pub previous_trace_id: Option<String>,
+    pub parent_trace_id: Option<String>,
+    pub changed: bool,
+    /// Answers of the reconcile before, and when the last of them came.
+    pub before: Option<(Line, Timestamp)>,
+    pub flapping: Vec<FlappingField>,
+    pub flapping_count: u64,
+}
+
+/// The line of a reconcile that was read.
+pub fn line_of(
+    reconcile: &ClosedReconcile,
+    summary: Summary,
+    payloads: Vec<StepPayloads>,
+    object: ObjectRef,
+    context: Context,
+) -> Line {
+    let mut payloads = payloads.into_iter();
+    let mut summaries = summary.steps.into_iter();
+    let steps = reconcile.steps.iter().map(|step| {
+        let (status, error_type, facts) = match summaries.next() {
+            Some(summary) => (summary.status, summary.error_type, summary.facts),
+            None => Default::default(),
+        };
+        let StepPayloads { request, response } = payloads.next().unwrap_or_default();
+        LineStep {
+            index: step.index,
+            name: cut(&step.name),
+            iteration: step.iteration,
+            function: cut(&step.function),
+            span_id: cut(&step.span_id),
+            otel_span_id: String::new(),
+            started_at: step.started_at,
+            ended_at: answered_at(step),
+            duration_ms: None,
+            status,
+            error: (!step.error.is_empty()).then(|| cut(&step.error)),
+            error_type,
+            cached: false,
+            request,
+            response,
+            facts,
+        }
+    });
+    let mut line = Line {
+        v: 1,
+        trace_id: reconcile.trace_id.to_string(),
+        otel_trace_id: String::new(),
+        root_span_id: String::new(),
+        previous_trace_id: None,
+        parent_trace_id: None,
+        started_at: Timestamp::default(),
+        ended_at: Timestamp::default(),
+        duration_ms: 0.0,
+        subject: subject_of(&reconcile.subject),
+        status: summary.status,
+        changed: true,
+        steps: steps.collect(),
+        object,
+        resources: summary.outcome,
+        dropped: summary.dropped,
+        dropped_count: summary.dropped_count,
+        flapping: Vec::new(),
+        flapping_count: 0,
+    };
+    line.subject.facts = summary.subject;
+    place(&mut line, reconcile, context);
+    line
+}
+
+/// The line of a reconcile that asked and answered the same as the one of `last`.
+pub fn line_again(
+    last: Line,
+    reconcile: &ClosedReconcile,
+    object: ObjectRef,
+    context: Context,
+) -> Line {
+    let mut line = Line { object, ..last };
+    line.trace_id = reconcile.trace_id.to_string();
+    for (step, again) in line.steps.iter_mut().zip(&reconcile.steps) {
+        step.span_id = cut(&again.span_id);
+        step.started_at = again.started_at;
+        step.ended_at = answered_at(again);
+    }
+    place(&mut line, reconcile, context);
+    line
+}
+
+/// Says when it was and what lay around it.
+fn place(line: &mut Line, reconcile: &ClosedReconcile, context: Context) {
+    let trace_id = OtelTraceId::of(&reconcile.trace_id.0);
+    line.otel_trace_id = trace_id.to_string();
+    line.root_span_id = trace_id.root_span().to_string();
+    line.started_at = reconcile.started_at();
+    line.ended_at = ended_at(reconcile);
+    line.duration_ms = millis(line.started_at, line.ended_at);
+    let span_ids = step_span_ids(trace_id, line.steps.iter().map(StepIdentity::of));
+    for (step, span_id) in line.steps.iter_mut().zip(span_ids) {
+        step.otel_span_id = span_id.to_string();
+    }
+    for (step, call) in line.steps.iter_mut().zip(&reconcile.steps) {
+        step.duration_ms = step.ended_at.map(|end| millis(step.started_at, end));
+        step.cached = context
+            .before
+            .as_ref()
+            .is_some_and(|(before, answered_at)| is_cached(step, call, before, *answered_at));
+    }
+    line.changed = context.changed;
+    line.previous_trace_id = context.previous_trace_id;
+    line.parent_trace_id = context.parent_trace_id;
+    line.flapping = context.flapping;
+    line.flapping_count = context.flapping_count;
+}
+
+fn subject_of(subject: &Subject) -> LineSubject {
+    LineSubject {
+        kind_of_subject: subject.kind_of_subject,
+        api_version: cut(&subject.api_version),
+        kind: cut(&subject.kind),
+        namespace: cut(&subject.namespace),
+        name: cut(&subject.name),
+        uid: cut(&subject.uid),
+        composition: cut(&subject.composition),
+        facts: SubjectFacts::default(),
+    }
+}
+
+/// What core sends is short; what somebody else sends need not be.
+fn cut(text: &str) -> String {
+    cut_text(text, MAX_TEXT_BYTES)
+}
+
+fn answered_at(step: &Step) -> Option<Timestamp> {
+    step.response.as_ref().map(|half| half.received_at)
+}
+
+/// When its last response came. Where one was waited for in vain, that is when waiting ended: core
+/// does not begin the next reconcile of a subject before it gave up on this one.
+fn ended_at(reconcile: &ClosedReconcile) -> Timestamp {
+    let ends = reconcile.steps.iter().map(|step| match &step.request {
+        Some(request) if step.awaits_response() => match reconcile.closing {
+            Closing::Overdue => request.received_at + NO_RESPONSE_AFTER,
+            _ => reconcile.succeeded_at.unwrap_or(step.started_at),
+        },
+        _ => answered_at(step).unwrap_or(step.started_at),
+    });
+    ends.max()
+        .unwrap_or(reconcile.first_received_at)
+        .max(reconcile.started_at())
+}
+
+/// The same function was asked the same within the time that its answer is good for, and the
+/// answer took next to nothing.
+fn is_cached(step: &LineStep, call: &Step, before: &Line, answered_at: Timestamp) -> bool {
+    let (Some(request), Some(response)) = (&call.request, &call.response) else {
+        return false;
+    };
+    let twin = before.steps.iter().find(|twin| {
+        (&twin.function, &twin.facts.tag) == (&step.function, &step.facts.tag)
+            && twin.facts.tag.is_some()
+    });
+    let lasts = twin.and_then(|twin| twin.facts.ttl_s).unwrap_or_default();
+    response.received_at.since(request.received_at) <= CACHED_WITHIN
+        && step.started_at.since(answered_at).as_secs_f64() <= lasts
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact up to a hundred days, and nobody minds beyond"
+)]
+fn millis(from: Timestamp, to: Timestamp) -> f64 {
+    to.since(from).as_nanos() as f64 / 1e6
+}

@@ -1,0 +1,284 @@
+//! Documents and lines of what a real Crossplane sent.
+
+use std::{io, time::Duration};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    assemble::tests::captures::{capture, follow},
+    capture::{read_capture, step_of},
+    line::{Line, ObjectRef, PayloadRef, PayloadState, Status},
+    reconcile::{ClosedReconcile, Closing, Half, NO_RESPONSE_AFTER, PayloadHash},
+    record::{Record, RecordKind},
+    redact::Redactor,
+    summarise::{Summariser, Summary},
+};
+
+/// A capture, as the log that was followed.
+struct Recorded(Vec<Record>);
+
+impl PayloadSource for Recorded {
+    fn read_payload(&mut self, _: RecordKind, half: &Half) -> io::Result<Option<Bytes>> {
+        let place = usize::try_from(half.position.offset).unwrap();
+        Ok(Some(step_of(&self.0[place]).payload))
+    }
+}
+
+struct Published {
+    document: Vec<u8>,
+    report: DocumentReport,
+    summary: Summary,
+}
+
+fn publish(capture: &[u8], reconcile: &ClosedReconcile) -> Published {
+    let mut source = Recorded(read_capture(capture).unwrap());
+    let redactor = Redactor::new::<&str>(&[], &[]).unwrap();
+    let mut summariser = Summariser::new();
+    let mut document = Vec::new();
+    let report = write_document(
+        reconcile,
+        &mut source,
+        &redactor,
+        &mut |step, kind, payload| summariser.read(step, kind, payload),
+        &mut document,
+    )
+    .unwrap();
+    Published {
+        document,
+        report,
+        summary: summariser.finish(reconcile),
+    }
+}
+
+fn object() -> ObjectRef {
+    ObjectRef {
+        key: "v1/reconciles/x".to_owned(),
+        state: PayloadState::Stored,
+        bytes: 1,
+    }
+}
+
+fn read_line(capture: &[u8], reconcile: &ClosedReconcile, context: Context) -> Line {
+    let Published {
+        report, summary, ..
+    } = publish(capture, reconcile);
+    line_of(reconcile, summary, report.steps, object(), context)
+}
+
+/// The reconciles of one subject.
+fn of_subject(capture: &[u8], name: &str) -> Vec<ClosedReconcile> {
+    let closed = follow(capture).into_iter();
+    closed
+        .filter(|reconcile| reconcile.subject.name == name)
+        .collect()
+}
+
+fn refs(line: &Line) -> impl Iterator<Item = &PayloadRef> {
+    let steps = line.steps.iter();
+    steps
+        .flat_map(|step| [&step.request, &step.response])
+        .flatten()
+}
+
+#[test]
+fn pointers_and_hashes_are_those_of_the_document() {
+    for capture in [
+        &capture!("dropper")[..],
+        capture!("secrets"),
+        capture!("broken"),
+    ] {
+        for reconcile in follow(capture) {
+            let document = publish(capture, &reconcile).document;
+            let text = std::str::from_utf8(&document).unwrap();
+            let parsed: Value = serde_json::from_str(text).unwrap();
+            let line = read_line(capture, &reconcile, Context::default());
+            assert_eq!(parsed["trace_id"], line.trace_id);
+            for payload in refs(&line) {
+                let value = parsed.pointer(&payload.pointer).unwrap();
+                assert!(value.is_object(), "{}", payload.pointer);
+                // The very bytes stand in the document.
+                let hashes_match = |start: usize| {
+                    let end = start + usize::try_from(payload.size).unwrap();
+                    let bytes = document.get(start..end).unwrap_or_default();
+                    PayloadHash::of(bytes).to_string() == payload.sha256
+                };
+                let member = payload.pointer.rsplit_once('/').unwrap().1;
+                let marker = format!("\"{member}\":");
+                let mut places = text.match_indices(&marker);
+                assert!(places.any(|(at, _)| hashes_match(at + marker.len())));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_is_the_same_whether_read_or_taken_from_the_one_before() {
+    let capture = capture!("steady-idle");
+    let reconciles = of_subject(capture, "calm-1");
+    let [first, second, ..] = &reconciles[..] else {
+        panic!("the capture has two");
+    };
+    assert_eq!(first.fingerprint(), second.fingerprint());
+    let context = || Context {
+        previous_trace_id: Some(first.trace_id.to_string()),
+        ..Context::default()
+    };
+    let read = read_line(capture, second, context());
+    let last = read_line(capture, first, Context::default());
+    assert_eq!(line_again(last, second, object(), context()), read);
+}
+
+#[test]
+fn an_answer_is_cached_if_the_same_was_asked_within_its_time_and_it_took_nothing() {
+    let capture = capture!("steady-idle");
+    let mut reconciles = of_subject(capture, "calm-1");
+    let second = reconciles.remove(1);
+    let before = read_line(capture, &reconciles[0], Context::default());
+    let ttl = Duration::from_secs_f64(before.steps[0].facts.ttl_s.unwrap());
+    let cached = |after: Duration, took: Duration, before: &Line| {
+        let mut reconcile = second.clone();
+        let step = &mut reconcile.steps[0];
+        let asked_at = step.request.as_ref().unwrap().received_at;
+        step.response.as_mut().unwrap().received_at = asked_at + took;
+        let answered_at = step.started_at - after;
+        let context = Context {
+            before: Some((before.clone(), answered_at)),
+            ..Context::default()
+        };
+        read_line(capture, &reconcile, context).steps[0].cached
+    };
+    let short = Duration::from_millis(1);
+    assert!(cached(ttl / 2, short, &before));
+    assert!(!cached(ttl * 2, short, &before));
+    assert!(!cached(ttl / 2, Duration::from_millis(2), &before));
+    let mut other = before.clone();
+    other.steps[0].facts.tag = Some("other".to_owned());
+    assert!(!cached(ttl / 2, short, &other));
+    other.steps[0].facts.tag = None;
+    assert!(!cached(ttl / 2, short, &other));
+}
+
+#[test]
+fn a_reconcile_ends_with_its_last_response_or_when_waiting_for_it_ends() {
+    let capture = capture!("broken");
+    let mut overdue = of_subject(capture, "hanger").remove(0);
+    let request = overdue.steps.last().unwrap().request.clone().unwrap();
+    for (closing, end) in [
+        (Closing::Overdue, request.received_at + NO_RESPONSE_AFTER),
+        (Closing::Succeeded, overdue.steps.last().unwrap().started_at),
+    ] {
+        overdue.closing = closing;
+        let line = read_line(capture, &overdue, Context::default());
+        assert_eq!(line.status, Status::Incomplete);
+        assert_eq!(line.ended_at, end, "{closing:?}");
+        assert_eq!(line.steps.last().unwrap().ended_at, None);
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_gives_no_negative_time() {
+    let capture = capture!("dropper");
+    let mut reconcile = of_subject(capture, "assets").remove(0);
+    for step in &mut reconcile.steps {
+        step.response.as_mut().unwrap().received_at = step.started_at - Duration::from_mins(1);
+    }
+    let line = read_line(capture, &reconcile, Context::default());
+    assert!(line.ended_at >= line.started_at);
+    assert!(line.steps.iter().all(|step| step.duration_ms == Some(0.0)));
+}
+
+fn document(steps: &Value) -> Vec<u8> {
+    let document = json!({
+        "v": 1, "trace_id": "t",
+        "subject": {
+            "type": "composite", "api_version": "", "kind": "", "namespace": "", "name": "",
+            "uid": "", "composition": "",
+        },
+        "steps": steps,
+    });
+    document.to_string().into_bytes()
+}
+
+fn step(index: i32, request: &Value, response: &Value) -> Value {
+    let ended_at = (!response.is_null()).then_some("2026-01-01T00:00:00Z");
+    json!({
+        "index": index, "name": "n", "iteration": 0, "function": "f",
+        "span_id": index.to_string(), "timestamp": "2026-01-01T00:00:00Z",
+        "ended_at": ended_at, "error": null, "request": request, "response": response,
+    })
+}
+
+#[test]
+fn what_came_late_fills_the_gap_and_everything_else_stays() {
+    let (asked, answered) = (json!({"a": 1}), json!({"b": [2]}));
+    let earlier = document(&json!([
+        step(0, &asked, &answered),
+        step(2, &asked, &Value::Null)
+    ]));
+    let late = document(&json!([
+        step(1, &asked, &answered),
+        step(2, &Value::Null, &answered),
+        step(2, &json!("another"), &Value::Null),
+    ]));
+    let joined = join_documents(&earlier, &late).unwrap();
+    let parsed: Value = serde_json::from_slice(&joined.document).unwrap();
+    let expected = json!([
+        step(0, &asked, &answered),
+        step(1, &asked, &answered),
+        step(2, &asked, &answered),
+        step(2, &json!("another"), &Value::Null),
+    ]);
+    assert_eq!(parsed["steps"], expected);
+
+    let mut line = crate::line::samples::with_steps(
+        crate::line::samples::line("t", crate::line::samples::at(0)),
+        3,
+    );
+    for (place, step) in line.steps.iter_mut().enumerate() {
+        step.response = Some(PayloadRef {
+            pointer: format!("/steps/{place}/response_text"),
+            sha256: String::new(),
+            size: 1,
+            redacted: 0,
+        });
+    }
+    joined.adjust(&mut line);
+    let pointers: Vec<_> = refs(&line)
+        .map(|payload| payload.pointer.as_str())
+        .collect();
+    assert_eq!(
+        pointers,
+        [
+            "/steps/1/response_text",
+            "/steps/2/response_text",
+            "/steps/3/response_text"
+        ]
+    );
+}
+
+#[test]
+fn a_document_joined_with_itself_is_itself() {
+    for capture in [&capture!("dropper")[..], capture!("broken")] {
+        for reconcile in follow(capture) {
+            let document = publish(capture, &reconcile).document;
+            let joined = join_documents(&document, &document).unwrap();
+            assert_eq!(joined.document, document);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_document_is_not_joined() {
+    let document = document(&json!([]));
+    for other in [
+        &b""[..],
+        b"{}",
+        b"[1]",
+        br#"{"v":2,"trace_id":"t","subject":{},"steps":[]}"#,
+    ] {
+        assert_eq!(join_documents(other, &document), None);
+        assert_eq!(join_documents(&document, other), None);
+    }
+}
