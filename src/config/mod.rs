@@ -8,10 +8,13 @@ mod units;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use url::Url;
 
 pub use self::units::{parse_bytes, parse_duration, parse_socket_mode, show_bytes};
 use crate::{
     archive::{Compression, Retention, StoreUrl, Variables},
+    export::{Lookup, OtlpSettings, Sampler, Signal, resource_from_variables},
     print::PrintFormat,
     redact::Redactor,
 };
@@ -20,6 +23,7 @@ const RECEIVING: &str = "Receiving";
 const SPOOL: &str = "Spool";
 const STORE: &str = "Store";
 const REDACTION: &str = "Redaction";
+const TRACES: &str = "Traces";
 const OBSERVING: &str = "Logs and metrics";
 
 /// Smaller ones could not hold one large message.
@@ -149,6 +153,19 @@ pub struct ServeArgs {
     )]
     pub retention_bytes: u64,
 
+    /// The address that people reach the viewer by, for the links in spans
+    #[arg(
+        long,
+        env = "SPANPLANE_VIEWER_URL",
+        default_value = "http://127.0.0.1:8686",
+        value_name = "URL",
+        help_heading = TRACES,
+        long_help = "The address that people reach the viewer by, for the links in spans. Where \
+                     spans go is set by the standard variables OTEL_EXPORTER_OTLP_ENDPOINT, \
+                     OTEL_EXPORTER_OTLP_PROTOCOL and the rest"
+    )]
+    pub viewer_url: String,
+
     /// JSON pointer of a value to redact, such as /input/apiKey; * stands for any key. Can be
     /// repeated; in the variable, one a line
     #[arg(
@@ -233,6 +250,51 @@ pub struct Settings {
     pub retention: Retention,
     pub redactor: Redactor,
     pub metrics_address: Option<SocketAddr>,
+    pub viewer_url: String,
+    pub telemetry: Telemetry,
+}
+
+/// What the standard variables of OpenTelemetry say.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    /// Where spans go, if anywhere.
+    pub traces: Option<OtlpSettings>,
+    /// Where the sidecar's own metrics go, besides being served.
+    pub metrics: Option<OtlpSettings>,
+    pub resource: Resource,
+    pub sampler: Sampler,
+}
+
+impl Telemetry {
+    fn from_variables(lookup: Lookup<'_>) -> Result<Self, Vec<String>> {
+        let mut mistakes = Vec::new();
+        let traces = collect(
+            OtlpSettings::from_variables(lookup, Signal::Traces),
+            &mut mistakes,
+        );
+        let metrics = collect(
+            OtlpSettings::from_variables(lookup, Signal::Metrics),
+            &mut mistakes,
+        );
+        let resource = collect(resource_from_variables(lookup), &mut mistakes);
+        let sampler = collect(Sampler::from_variables(lookup), &mut mistakes);
+        // What both signals share is wrong only once.
+        mistakes.dedup();
+        match (traces, metrics, resource, sampler) {
+            (Some(traces), Some(metrics), Some(resource), Some(sampler)) => Ok(Self {
+                traces,
+                metrics,
+                resource,
+                sampler,
+            }),
+            _ => Err(mistakes),
+        }
+    }
+}
+
+/// Sets what is wrong aside.
+fn collect<T>(outcome: Result<T, Vec<String>>, mistakes: &mut Vec<String>) -> Option<T> {
+    outcome.map_err(|wrong| mistakes.extend(wrong)).ok()
 }
 
 impl Settings {
@@ -276,6 +338,10 @@ impl ServeArgs {
                 })
                 .ok(),
         };
+        let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.host().is_some();
+        if !Url::parse(&self.viewer_url).is_ok_and(|url| is_web(&url)) {
+            mistake("--viewer-url", &"this is no http:// or https:// address");
+        }
         if self.socket_path.file_name().is_none() {
             mistake("--socket-path", &"this names no file");
         }
@@ -291,7 +357,11 @@ impl ServeArgs {
                 &"this must be between 1 byte and 1GiB",
             );
         }
-        if let (Some(store), Some(redactor), []) = (store, redactor, mistakes.as_slice()) {
+        let telemetry = Telemetry::from_variables(&|name| std::env::var(name).ok());
+        let telemetry = collect(telemetry, &mut mistakes);
+        if let (Some(store), Some(redactor), Some(telemetry), []) =
+            (store, redactor, telemetry, mistakes.as_slice())
+        {
             return Ok(Settings {
                 retention: Retention {
                     age: Some(self.retention).filter(|age| !age.is_zero()),
@@ -310,6 +380,8 @@ impl ServeArgs {
                 compression: self.compression,
                 redactor,
                 metrics_address,
+                viewer_url: self.viewer_url,
+                telemetry,
             });
         }
         Err(mistakes)

@@ -1,39 +1,45 @@
 //! Starts the stages in order, joins them, and stops them again. Only this module knows the order.
 //!
 //! ```text
-//! receive ──▶ spool ──▶ behind: follow, decode, assemble, publish ──▶ archive
+//! receive ──▶ spool ──▶ behind: follow, decode, assemble, publish ──▶ outbox ─┬─▶ archive
+//!                                                                            └─▶ export
 //! ```
 //!
-//! Invariant: the socket listens before anything is asked of the store. On stopping, messages are
-//! refused, then what is there is finished, then the deadline ends the rest; the spool keeps it.
+//! Invariant: the socket listens before anything is asked of the store or the collector. On
+//! stopping, messages are refused, then what is there is finished, then the deadline ends the rest;
+//! the spool and the outbox keep it.
 
 mod behind;
 mod health;
+mod sending;
+mod starting;
 
 use std::{
     io,
-    net::SocketAddr,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc,
     },
-    thread,
     time::Duration,
 };
 
-use tokio::{net::TcpListener, runtime::Handle, sync::oneshot};
+use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     behind::{Behind, Ending},
-    health::{Health, serve_health},
+    starting::{
+        Outbox, announce, for_the_store, open_history, start_behind, start_health, start_metrics,
+        start_store, start_tracing,
+    },
 };
 use crate::{
-    archive::{Archive, Backoff, Event, OpenStoreError, Pruner, StoreUrl, SubjectMemory, Uploads},
+    archive::{OpenStoreError, Pruner, Uploads},
     assemble::{Assembler, Limits},
     bell::Bell,
     config::Settings,
+    export::ExportSetupError,
     metrics::{Metrics, Refusal, SetupError},
     receive::{BindError, Inspector, MessageLog, ServeError, Socket, serve_inspector},
     record::Record,
@@ -43,8 +49,6 @@ use crate::{
 
 /// What connections get to end by themselves, and the disk to sync, once the time is up.
 const LAST_GRACE: Duration = Duration::from_millis(500);
-/// Nice value of the work behind the answers: it gives way to whatever else wants the CPU.
-const BEHIND_NICENESS: i32 = 10;
 
 /// Why the sidecar can't start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +59,10 @@ pub enum RunError {
     Socket(#[from] BindError),
     #[error("cannot open the store")]
     Store(#[from] OpenStoreError),
+    #[error("cannot open the outbox in {path:?}")]
+    Outbox { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Export(#[from] ExportSetupError),
     #[error(transparent)]
     Metrics(#[from] SetupError),
     #[error("cannot start a thread")]
@@ -87,7 +95,7 @@ impl Sidecar {
     /// Listens, then does everything else.
     pub async fn start(settings: Settings) -> Result<Self, RunError> {
         let clock: SharedClock = Arc::new(SystemClock);
-        let metrics = Metrics::new()?;
+        let metrics = start_metrics(&settings)?;
         let bell = Arc::new(Bell::default());
         let tasks = TaskTracker::new();
         let stopping = Arc::new(AtomicBool::new(false));
@@ -135,11 +143,18 @@ impl Sidecar {
             Arc::clone(&clock),
         );
         let (uploads, events) = start_store(&settings, &tasks, &stop_calls, &metrics, &bell)?;
+        let tracing = start_tracing(&settings, &tasks, &stop_calls, &metrics, &bell)?;
+        let outbox = Outbox::open(&settings, clock.now())?;
         let ending = Arc::new(Ending::default());
         let behind = start_behind(Behind {
             follower,
             assembler: Assembler::new(Limits::default()),
-            memory: open_memory(&settings),
+            history: open_history(&settings),
+            parcels: outbox.parcels,
+            index: outbox.index,
+            outbox_max_bytes: for_the_store(settings.spool_max_bytes),
+            gauge: spool.gauge(),
+            tracing,
             uploads: uploads.clone(),
             events,
             pruner: settings
@@ -218,10 +233,13 @@ impl Sidecar {
         if !synced.unwrap_or(false) {
             tracing::warn!("the spool was not synced to disk");
         }
+        self.metrics.shutdown(LAST_GRACE).await;
         if drained {
-            tracing::info!("everything received is stored");
+            tracing::info!("everything received is where it belongs");
         } else {
-            tracing::warn!("not everything could be stored in time; the spool keeps the rest");
+            tracing::warn!(
+                "not everything could be sent in time; the data directory keeps the rest"
+            );
         }
     }
 }
@@ -238,113 +256,5 @@ impl MessageLog for SpoolLog {
             AppendError::Write { .. } => Refusal::DiskError,
             AppendError::Closed => Refusal::ShuttingDown,
         })
-    }
-}
-
-/// Serves metrics and health, and returns where.
-async fn start_health(
-    settings: &Settings,
-    metrics: &Metrics,
-    stopping: &Arc<AtomicBool>,
-    stop: CancellationToken,
-    tasks: &TaskTracker,
-) -> Option<SocketAddr> {
-    let address = settings.metrics_address?;
-    let listener = match TcpListener::bind(address).await {
-        Ok(listener) => listener,
-        // Receiving goes on without it: a port that is taken must not cost payloads.
-        Err(error) => {
-            tracing::error!(%address, %error, "cannot serve metrics; choose --metrics-address");
-            return None;
-        }
-    };
-    let bound = listener.local_addr().ok();
-    let stopping = Arc::clone(stopping);
-    let health = Health {
-        metrics: metrics.clone(),
-        is_ready: Box::new(move || !stopping.load(Ordering::Relaxed)),
-    };
-    tasks.spawn(async move {
-        if let Err(error) = serve_health(health, listener, stop).await {
-            tracing::error!(%error, "metrics are not served any more");
-        }
-    });
-    bound
-}
-
-fn announce(settings: &Settings, metrics_address: Option<SocketAddr>) {
-    let metrics = metrics_address.map_or("none".to_owned(), |address| address.to_string());
-    tracing::info!(
-        socket = %settings.socket_path.display(),
-        data_dir = %settings.data_dir.display(),
-        store = %settings.store,
-        metrics,
-        "listening"
-    );
-}
-
-/// Makes a client, and has the store looked at in the background.
-fn start_store(
-    settings: &Settings,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-    metrics: &Metrics,
-    bell: &Arc<Bell>,
-) -> Result<(Uploads, mpsc::Receiver<Event>), RunError> {
-    let archive = Archive::open(
-        &settings.store,
-        &settings.store_variables,
-        settings.compression,
-    )?;
-    let (heard, events) = mpsc::channel();
-    let uploads = Uploads::new(
-        archive.clone(),
-        Handle::current(),
-        stop.clone(),
-        heard,
-        Arc::clone(bell),
-        metrics.clone(),
-        Backoff::default(),
-    );
-    let (stop, check) = (stop.clone(), check_store(archive, settings.store.clone()));
-    tasks.spawn(async move { stop.run_until_cancelled(check).await });
-    Ok((uploads, events))
-}
-
-fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunError> {
-    let (ended, end) = oneshot::channel();
-    let work = move || {
-        if let Err(error) = rustix::process::setpriority_process(None, BEHIND_NICENESS) {
-            tracing::debug!(%error, "cannot lower the priority of the work behind the answers");
-        }
-        behind.run();
-        // Nobody waits for it after the deadline.
-        ended.send(()).unwrap_or_default();
-    };
-    thread::Builder::new()
-        .name("behind".to_owned())
-        .spawn(work)
-        .map_err(RunError::Thread)?;
-    Ok(end)
-}
-
-fn open_memory(settings: &Settings) -> SubjectMemory {
-    if !settings.store.is_lasting() {
-        return SubjectMemory::in_process();
-    }
-    let path = settings.data_dir.join("subjects.jsonl");
-    SubjectMemory::on_disk(path, &settings.store_identity()).unwrap_or_else(|error| {
-        tracing::warn!(%error, "cannot keep what was stored; a restart will store more than needed");
-        SubjectMemory::in_process()
-    })
-}
-
-async fn check_store(archive: Archive, url: StoreUrl) {
-    match archive.check().await {
-        Ok(()) => tracing::info!(store = %url, "the store can be written to"),
-        Err(error) => tracing::error!(
-            store = %url, %error, detail = error.detail(), advice = error.trouble.advice(),
-            "the store can't be written to; payloads wait in the spool"
-        ),
     }
 }

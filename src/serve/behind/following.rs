@@ -17,7 +17,7 @@ use crate::{
 const RECORDS_A_TURN: usize = 64;
 /// About 0.2 ms of hashing.
 const HASHED_AT_ONCE: usize = 256 * 1024;
-/// Closed reconciles that may wait for the store: some 2 KB each.
+/// Closed reconciles that may wait to be published: some 2 KB each.
 const WAITING_RECONCILES: usize = 1024;
 /// Stands in every FATAL result that a function can return.
 const FATAL: &[u8] = b"SEVERITY_FATAL";

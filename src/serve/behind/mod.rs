@@ -1,16 +1,21 @@
 //! The work behind the answer: one thread that follows the log, puts reconciles together
-//! (`following`), writes their documents and hands them to the store (`publishing`).
+//! (`following`), makes objects and lines of them (`publishing`), hears what becomes of these
+//! (`settling`), makes everything last (`committing`) and sends it off (`dispatching`).
 //!
-//! Invariant: whatever is in memory here can be thrown away at any moment; the log still has it.
-//! How much that is does not depend on how much waits in the log: once enough reconciles wait for
-//! the store, the log is not followed any further.
+//! Invariant: whatever is in memory here can be thrown away at any moment; the log or the outbox
+//! still has it. How much that is depends neither on how much waits in the log nor on how much
+//! waits for the store or the collector.
 
+mod committing;
+mod dispatching;
 mod following;
 mod paced;
 mod publishing;
+mod settling;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,17 +24,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::publishing::Job;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use self::{
+    committing::{Published, Unsettled},
+    publishing::Job,
+    settling::{Awaiting, Unresolved},
+};
 use crate::{
-    archive::{Event, JobId, PruneStep, Pruner, SubjectMemory, Uploads},
+    archive::{Event, IndexJournal, PruneStep, Pruner, Uploads},
     assemble::Assembler,
     bell::Bell,
+    export::Sampler,
+    history::History,
     metrics::Metrics,
+    outbox::{ParcelId, Parcels, TraceBatches},
     pace::Pacer,
     print::PrintFormat,
-    reconcile::SubjectIdentity,
     redact::Redactor,
-    spool::Follower,
+    spans::Links,
+    spool::{Follower, SpoolGauge},
     time::{SharedClock, Timestamp},
 };
 
@@ -55,7 +69,15 @@ pub(super) struct Ending {
 pub(super) struct Behind {
     pub(super) follower: Follower,
     pub(super) assembler: Assembler,
-    pub(super) memory: SubjectMemory,
+    pub(super) history: History,
+    pub(super) parcels: Parcels,
+    pub(super) index: IndexJournal,
+    /// What may wait for the store before nothing more is published.
+    pub(super) outbox_max_bytes: u64,
+    /// Told what the outbox takes.
+    pub(super) gauge: SpoolGauge,
+    /// Where spans go, if they go anywhere.
+    pub(super) tracing: Option<Tracing>,
     pub(super) uploads: Uploads,
     pub(super) events: mpsc::Receiver<Event>,
     /// For a store on local disk.
@@ -68,16 +90,27 @@ pub(super) struct Behind {
     pub(super) ending: Arc<Ending>,
 }
 
+/// How spans are made, and where they wait for the collector.
+#[derive(Debug)]
+pub(super) struct Tracing {
+    pub(super) batches: Arc<TraceBatches>,
+    pub(super) links: Links,
+    pub(super) resource: Resource,
+    pub(super) sampler: Sampler,
+}
+
 impl Behind {
     /// Works until told to end.
     pub(super) fn run(self) {
         let mut desk = Desk {
             pacer: Pacer::for_this_thread(),
             waiting: VecDeque::new(),
-            under_way: HashMap::new(),
-            busy: HashSet::new(),
-            bytes_on_the_way: 0,
-            next_job: 0,
+            published: VecDeque::new(),
+            awaiting: Vec::new(),
+            unsettled: Unsettled::default(),
+            unresolved: Vec::new(),
+            sending: HashMap::new(),
+            sending_index: HashSet::new(),
             last_record: None,
             behind: self,
         };
@@ -91,11 +124,14 @@ struct Desk {
     behind: Behind,
     pacer: Pacer,
     waiting: VecDeque<Job>,
-    under_way: HashMap<JobId, Job>,
-    /// Subjects of the jobs under way.
-    busy: HashSet<SubjectIdentity>,
-    bytes_on_the_way: usize,
-    next_job: u64,
+    /// In the order in which they were published.
+    published: VecDeque<Published>,
+    awaiting: Vec<Awaiting>,
+    unsettled: Unsettled,
+    unresolved: Vec<Unresolved>,
+    /// Parcels on their way to the store, with their sizes.
+    sending: HashMap<ParcelId, u64>,
+    sending_index: HashSet<PathBuf>,
     /// Arrival of the last record followed, and when it was followed.
     last_record: Option<(Timestamp, Instant)>,
 }
@@ -113,21 +149,22 @@ impl Desk {
                 self.pacer.hurry();
             }
             let now = self.now();
-            let heard = self.hear_events();
+            let settled = self.settle_up(draining);
             let (followed, caught_up) = self.follow();
             let published = self.publish();
             if caught_up {
                 self.let_time_pass(now, draining);
             }
             self.show_oldest(caught_up);
-            if heard || followed || published {
+            self.show_outbox();
+            if settled || followed || published {
                 continue;
             }
             if !draining && self.prune() {
                 continue;
             }
             self.behind.follower.remove_unneeded();
-            if draining && caught_up && self.waiting.is_empty() && self.under_way.is_empty() {
+            if draining && caught_up && self.waiting.is_empty() && self.is_settled() {
                 return;
             }
             self.behind.bell.wait(self.patience());
@@ -143,7 +180,8 @@ impl Desk {
         let Some(pruner) = &mut self.behind.pruner else {
             return false;
         };
-        match pruner.step(now, &mut self.behind.memory) {
+        let history = &mut self.behind.history;
+        match pruner.step(now, &mut |until| history.forget_stored_until(until)) {
             PruneStep::Rested => return false,
             PruneStep::Worked => {}
             PruneStep::Removed(objects) => {
@@ -159,6 +197,7 @@ impl Desk {
     fn patience(&self) -> Duration {
         let deadline = self.behind.assembler.next_deadline();
         let due = deadline.map(|deadline| (deadline + IN_FLIGHT).since(self.now()));
+        let due = [due, self.next_settling()].into_iter().flatten().min();
         due.unwrap_or(LONGEST_WAIT)
             .clamp(Duration::from_millis(1), LONGEST_WAIT)
     }
@@ -183,14 +222,15 @@ impl Desk {
     }
 
     fn show_oldest(&self, caught_up: bool) {
-        let jobs = self.waiting.iter().chain(self.under_way.values());
+        let jobs = self.waiting.iter();
         let closed = jobs.map(|job| job.reconcile.first_received_at).min();
         let open = self.behind.assembler.oldest_arrival();
         let unread = self
             .last_record
             .map(|(arrival, _)| arrival)
             .filter(|_| !caught_up);
-        let oldest = [closed, open, unread].into_iter().flatten().min();
+        let sealed = self.behind.parcels.oldest();
+        let oldest = [closed, open, unread, sealed].into_iter().flatten().min();
         self.behind.metrics.oldest_waiting(oldest);
     }
 }

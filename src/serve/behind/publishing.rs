@@ -1,63 +1,69 @@
-//! Publishing: what is new about a reconcile is written as one object and handed to the store.
+//! Publishing: a closed reconcile becomes its line and, if it is new, a parcel for the store.
 //!
-//! Invariant: a record is done with only once its reconcile's object is in the store, or is equal
-//! to one that is, or can never be there. Reconciles of one subject are stored one after the
-//! other, so that each can tell whether it differs from the one before.
+//! Invariant: what was published once gives the same line and the same bytes when it is published
+//! again after a crash. A reconcile that is the same again is neither parsed nor stored.
 
-use std::{cell::Cell, io};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 
-use super::{Desk, paced::PacedWriter};
+use super::{
+    Desk,
+    committing::Published,
+    paced::PacedWriter,
+    settling::{Awaiting, UPLOAD_PATIENCE, Waits},
+};
 use crate::{
-    archive::{
-        Body, Compression, Event, Existing, JobId, Key, ObjectWriter, PART_BYTES, Place,
-        Remembered, Tries,
-    },
+    archive::{Key, ObjectWriter},
     decode::decode_step,
+    history::{Last, LastObject, Ticket},
+    line::{FlappingField, Line, ObjectRef, PayloadState},
     metrics::ObjectLoss,
-    publish::{DocumentReport, EarlierDocument, PayloadSource, write_document},
+    outbox::{Label, ParcelId},
+    publish::{Context, DocumentReport, PayloadSource, line_again, line_of, write_document},
     reconcile::{ClosedReconcile, Closing, Half, PayloadHash, Subject, SubjectIdentity},
     record::RecordKind,
     spool::{Follower, ReadError},
+    summarise::{FieldHistory, Summariser, Summary},
 };
 
-/// Calls to the store under way at once.
-const CALLS_AT_ONCE: usize = 8;
 /// How often an object is written anew before what can't be read of it is given up.
 const WRITE_TRIES: u32 = 10;
-/// Bytes of objects on their way to the store.
-const BYTES_ON_THE_WAY: usize = 16 * 1024 * 1024;
 
-/// A closed reconcile on its way to the store.
+/// Reconciles whose spans may wait for an upload: some 10 KB each.
+const MAX_AWAITING: usize = 256;
+/// Reconciles whose records may wait behind one of these: some 200 bytes each.
+const MAX_PUBLISHED: usize = 4096;
+
+/// A closed reconcile in line.
 #[derive(Debug)]
 pub(super) struct Job {
-    id: JobId,
     pub(super) reconcile: ClosedReconcile,
     subject: SubjectIdentity,
     fingerprint: PayloadHash,
-    /// What was stored of it before; `None` while that is not known.
-    earlier: Option<Earlier>,
-    /// Where it goes, once it is on its way.
-    key: Option<Key>,
-    /// What it takes in memory while it is on its way.
-    bytes: usize,
-    /// It is handed over in parts.
-    is_streaming: bool,
-    /// How often it was handed over in vain.
-    tries: Tries,
     /// How often it could not be written.
     failed_writes: u32,
-    /// A payload of it is lost.
-    is_damaged: bool,
 }
 
-#[derive(Debug)]
-enum Earlier {
-    Nothing,
-    Stored(Existing),
-    /// The store does not let us look.
-    Unknown,
+impl Job {
+    /// What belongs to nobody in particular, or is not all there, can't be compared.
+    fn is_comparable(&self) -> bool {
+        !self.reconcile.is_fragment() && self.reconcile.subject != Subject::default()
+    }
+
+    fn trace_id(&self) -> &str {
+        &self.reconcile.trace_id.0
+    }
+}
+
+/// What came of reading a reconcile's payloads.
+struct Reading {
+    summary: Summary,
+    report: DocumentReport,
 }
 
 impl Desk {
@@ -74,161 +80,283 @@ impl Desk {
                 .metrics
                 .reconcile_closed(outcome, name_of(reconcile.closing));
             tracing::debug!(trace_id = %reconcile.trace_id, outcome, "reconcile closed");
-            // NOTE: what is sent in parts can't be kept from replacing what stands there.
-            let is_large = reconcile.payload_bytes() > PART_BYTES;
-            let can_create = self.behind.uploads.archive().can_create();
-            let must_look = reconcile.is_fragment() || is_large || !can_create;
-            let earlier = if must_look {
-                None
-            } else {
-                Some(Earlier::Nothing)
-            };
             self.waiting.push_back(Job {
-                id: JobId(self.next_job),
                 subject: reconcile.subject.identity(),
                 fingerprint: reconcile.fingerprint(),
                 reconcile,
-                earlier,
-                key: None,
-                bytes: 0,
-                is_streaming: false,
-                tries: self.behind.uploads.first_try(),
                 failed_writes: 0,
-                is_damaged: false,
             });
-            self.next_job += 1;
         }
     }
 
-    /// Takes up the first job that can be; tells whether there was one.
+    /// Publishes the first in line; tells whether there was one.
     pub(super) fn publish(&mut self) -> bool {
-        if self.under_way.len() >= CALLS_AT_ONCE || self.bytes_on_the_way >= BYTES_ON_THE_WAY {
+        let is_full = self.awaiting.len() >= MAX_AWAITING || self.published.len() >= MAX_PUBLISHED;
+        if is_full || self.is_outbox_full() {
             return false;
         }
-        let ready = self
-            .waiting
-            .iter()
-            .position(|job| !self.busy.contains(&job.subject));
-        let Some(mut job) = ready.and_then(|index| self.waiting.remove(index)) else {
+        let Some(mut job) = self.waiting.pop_front() else {
             return false;
         };
-        if self.is_unchanged(&job) {
-            self.behind.metrics.reconcile_unchanged();
-            self.behind.follower.finish(&job.reconcile.records);
-            return true;
-        }
-        if job.earlier.is_none() {
-            let ClosedReconcile {
-                subject, trace_id, ..
-            } = &job.reconcile;
-            let around = job.reconcile.started_at();
-            self.behind
-                .uploads
-                .find(job.id, subject.clone(), trace_id.clone(), around);
-        } else if let Err(error) = self.write(&mut job) {
-            // A broken pipe is the store's doing, not the disk's.
-            job.failed_writes += u32::from(error.kind() != io::ErrorKind::BrokenPipe);
-            // A stream that broke off sends an event of its own.
-            if !job.is_streaming {
-                tracing::warn!(trace_id = %job.reconcile.trace_id, %error, "cannot write an object yet");
-                self.put_back(job);
+        let ticket = self.behind.history.begin();
+        self.published.push_back(Published {
+            ticket,
+            records: job.reconcile.records.clone(),
+            is_settled: false,
+        });
+        match self.publish_one(&job, ticket) {
+            Ok(()) => true,
+            Err(error) => {
+                self.published.pop_back();
+                tracing::warn!(trace_id = job.trace_id(), %error, "cannot publish a reconcile yet");
+                job.failed_writes += 1;
+                // First in line again: a subject's reconciles keep their order.
+                self.waiting.push_front(job);
                 // Not at once: whatever is wrong takes a while to pass.
-                return false;
+                false
             }
         }
-        self.bytes_on_the_way += job.bytes;
-        self.busy.insert(job.subject.clone());
-        self.under_way.insert(job.id, job);
-        true
     }
 
-    fn is_unchanged(&mut self, job: &Job) -> bool {
-        // What belongs to nobody in particular can't be compared with what came before it.
-        if job.reconcile.is_fragment() || job.reconcile.subject == Subject::default() {
-            return false;
-        }
-        let started_at = job.reconcile.started_at();
-        self.behind
-            .memory
-            .find_unchanged(&job.subject, job.fingerprint, started_at)
-            .is_some()
-    }
-
-    /// Writes a reconcile's object and hands it to the store.
-    fn write(&mut self, job: &mut Job) -> io::Result<()> {
-        let Job {
-            id,
-            reconcile,
-            fingerprint,
-            earlier,
-            tries,
-            failed_writes,
-            ..
-        } = &*job;
-        let own_key = Key::of_reconcile(
-            &reconcile.subject,
-            &reconcile.trace_id,
-            reconcile.started_at(),
-            self.behind.uploads.archive().compression(),
-        );
-        let (key, document, place) = match earlier {
-            Some(Earlier::Stored(Existing::Document { key, document })) => {
-                let document = EarlierDocument::parse(document);
-                let is_joinable = document.is_some();
-                let key = if is_joinable {
-                    key.clone()
-                } else {
-                    key.of_part(*fingerprint)
+    fn publish_one(&mut self, job: &Job, ticket: Ticket) -> io::Result<()> {
+        if job.is_comparable()
+            && let Some(last) = self.behind.history.last(&job.subject).cloned()
+        {
+            let known = self.behind.history.line(&job.subject);
+            let is_same = last.fingerprint == job.fingerprint;
+            // Done again after a crash.
+            if let Some(line) = &known
+                && is_same
+                && *last.trace_id == *line.trace_id
+                && line.trace_id == job.trace_id()
+            {
+                let parcel = self.behind.parcels.find(job.trace_id(), job.fingerprint);
+                let mut line = line.clone();
+                line.object.state = match &last.object {
+                    Some(object) if object.stored_at.is_some() => PayloadState::Stored,
+                    Some(_) => PayloadState::Queued,
+                    None => PayloadState::Dropped,
                 };
-                (key, document, Place::Replacing)
+                self.settle_or_await(parcel, line, ticket);
+                return Ok(());
             }
-            Some(Earlier::Stored(Existing::Unjoinable { key })) => {
-                (key.of_part(*fingerprint), None, Place::Replacing)
+            let started_at = job.reconcile.started_at();
+            if let Some(object) = last.object_for(job.fingerprint, started_at).cloned() {
+                return self.publish_again(job, ticket, &last, &object, known);
             }
-            Some(Earlier::Unknown) => (own_key.of_part(*fingerprint), None, Place::Replacing),
-            Some(Earlier::Nothing) | None => (own_key, None, Place::IfFree),
-        };
-        let compression = Compression::of_key(key.as_str());
-
-        let uploads = self.behind.uploads.clone();
-        let is_streaming = Cell::new(false);
-        let begin_stream = || {
-            is_streaming.set(true);
-            uploads.stream(*id, key.clone(), reconcile.trace_id.clone(), *tries)
-        };
-        let mut object = ObjectWriter::new(compression, reconcile.payload_bytes(), begin_stream)?;
-        let mut source = LoggedPayloads {
-            follower: &mut self.behind.follower,
-            may_try_again: *failed_writes < WRITE_TRIES,
-        };
-        let written = write_document(
-            reconcile,
-            document.as_ref(),
-            &mut source,
-            &self.behind.redactor,
-            &mut PacedWriter {
-                out: &mut object,
-                pacer: &mut self.pacer,
-            },
-        )
-        .and_then(|report| Ok((report, object.finish()?)));
-        job.is_streaming = is_streaming.get();
-        job.key = Some(key.clone());
-        let (report, body) = written?;
-        job.is_damaged = report.unreadable > 0;
-
-        self.count(report);
-        job.bytes = 2 * PART_BYTES;
-        if let Body::Whole(body) = body {
-            job.bytes = body.len();
-            self.behind
-                .uploads
-                .store(job.id, key, job.reconcile.trace_id.clone(), body, place);
         }
+        self.publish_new(job, ticket)
+    }
+
+    /// The same as the one before: nothing is stored, and nothing parsed unless it is forgotten
+    /// what the one before said.
+    fn publish_again(
+        &mut self,
+        job: &Job,
+        ticket: Ticket,
+        last: &Last,
+        object: &LastObject,
+        known: Option<Line>,
+    ) -> io::Result<()> {
+        let object = ObjectRef {
+            key: object.key.to_string(),
+            state: match object.stored_at {
+                Some(_) => PayloadState::Unchanged,
+                None => PayloadState::Queued,
+            },
+            bytes: object.bytes,
+        };
+        let mut context = Context {
+            previous_trace_id: last.before(job.trace_id()).map(|id| id.to_string()),
+            ..Context::default()
+        };
+        let line = if let Some(known) = known {
+            context.parent_trace_id = self.parent_trace(known.subject.facts.parent_uid.as_deref());
+            context.before = Some((known.clone(), last.ended_at));
+            line_again(known, &job.reconcile, object, context)
+        } else {
+            let (reading, _) = self.read_payloads(job, io::sink())?;
+            let fields = self.behind.history.fields(&job.subject).to_vec();
+            context.parent_trace_id =
+                self.parent_trace(reading.summary.subject.parent_uid.as_deref());
+            let payloads = reading.report.steps;
+            let line = line_of(&job.reconcile, reading.summary, payloads, object, context);
+            let history = &mut self.behind.history;
+            history.note(&job.subject, last.clone(), &line, fields);
+            line
+        };
+        let (trace_id, ended_at) = (Arc::clone(&job.reconcile.trace_id.0), line.ended_at);
+        if let Some(parcel) = self.awaited_for(&line.object.key) {
+            self.wait_for(parcel, line, ticket, Waits::ForAnother);
+        } else {
+            self.note_in_index(&line)?;
+            self.settle(&line, ticket);
+        }
+        self.behind.metrics.reconcile_unchanged();
+        let history = &mut self.behind.history;
+        history.note_again(&job.subject, trace_id, ended_at);
         Ok(())
     }
 
-    fn count(&self, report: DocumentReport) {
+    /// Writes the object of a reconcile that differs from the one before.
+    fn publish_new(&mut self, job: &Job, ticket: Ticket) -> io::Result<()> {
+        // Sealed by a process that died before it could note that.
+        if let Some(parcel) = self.behind.parcels.find(job.trace_id(), job.fingerprint) {
+            let label = self.behind.parcels.read(parcel)?.label;
+            // For what the next one is compared with.
+            let (reading, _) = self.read_payloads(job, io::sink())?;
+            let (fields, ..) = self.advance_fields(job, &reading.summary);
+            let is_whole = reading.report.unreadable == 0;
+            self.note_last(job, &label.line, fields, is_whole);
+            self.settle_or_await(Some(parcel), label.line, ticket);
+            return Ok(());
+        }
+        let compression = self.behind.uploads.archive().compression();
+        let ClosedReconcile {
+            subject, trace_id, ..
+        } = &job.reconcile;
+        let started_at = job.reconcile.started_at();
+        let key = Key::of_reconcile(subject, trace_id, started_at, compression);
+
+        let parcel = self.behind.parcels.begin()?;
+        let object = ObjectWriter::new(compression, job.reconcile.payload_bytes(), parcel)?;
+        let (reading, object) = self.read_payloads(job, object)?;
+        let parcel = object.finish()?;
+        let Reading { summary, report } = reading;
+        self.count(&report);
+        let is_damaged = report.unreadable > 0;
+
+        let object = ObjectRef {
+            key: key.to_string(),
+            state: PayloadState::Queued,
+            bytes: parcel.body_bytes(),
+        };
+        let last = self.behind.history.last(&job.subject).cloned();
+        let before = self.behind.history.line(&job.subject);
+        let (fields, flapping, flapping_count) = self.advance_fields(job, &summary);
+        let context = Context {
+            previous_trace_id: last
+                .as_ref()
+                .and_then(|last| last.before(job.trace_id()))
+                .map(|id| id.to_string()),
+            parent_trace_id: self.parent_trace(summary.subject.parent_uid.as_deref()),
+            changed: last
+                .as_ref()
+                .is_none_or(|last| last.fingerprint != job.fingerprint),
+            before: before.zip(last.map(|last| last.ended_at)),
+            flapping,
+            flapping_count,
+        };
+        let line = line_of(&job.reconcile, summary, report.steps, object, context);
+        let label = Label {
+            subject: job.reconcile.subject.clone(),
+            is_fragment: job.reconcile.is_fragment(),
+            fingerprint: job.fingerprint,
+            line,
+        };
+        let parcel = self
+            .behind
+            .parcels
+            .seal(parcel, &label, self.behind.clock.now())?;
+        self.note_last(job, &label.line, fields, !is_damaged);
+        self.settle_or_await(Some(parcel), label.line, ticket);
+        Ok(())
+    }
+
+    /// Reads the payloads, writes the document to `out`, and sums up.
+    fn read_payloads<W: io::Write>(&mut self, job: &Job, mut out: W) -> io::Result<(Reading, W)> {
+        let mut summariser = Summariser::new();
+        let mut source = LoggedPayloads {
+            follower: &mut self.behind.follower,
+            may_try_again: job.failed_writes < WRITE_TRIES,
+        };
+        let report = write_document(
+            &job.reconcile,
+            &mut source,
+            &self.behind.redactor,
+            &mut |step, kind, payload| summariser.read(step, kind, payload),
+            &mut PacedWriter {
+                out: &mut out,
+                pacer: &mut self.pacer,
+            },
+        )?;
+        let summary = summariser.finish(&job.reconcile);
+        Ok((Reading { summary, report }, out))
+    }
+
+    /// What flaps, if the pipeline ran to its end, and what to compare the next one with.
+    fn advance_fields(
+        &mut self,
+        job: &Job,
+        summary: &Summary,
+    ) -> (Vec<u8>, Vec<FlappingField>, u64) {
+        let known = self.behind.history.fields(&job.subject);
+        // What can't be read is as good as unknown.
+        let mut fields = FieldHistory::from_bytes(known).unwrap_or_default();
+        if !job.is_comparable() || summary.status.is_failure() {
+            return (known.to_vec(), Vec::new(), 0);
+        }
+        let (flapping, count) = fields.advance(&summary.fields);
+        (fields.to_bytes(), flapping, count)
+    }
+
+    fn note_last(&mut self, job: &Job, line: &Line, fields: Vec<u8>, is_whole: bool) {
+        if !job.is_comparable() {
+            return;
+        }
+        let history = &mut self.behind.history;
+        let previous = history
+            .last(&job.subject)
+            .and_then(|last| last.before(job.trace_id()));
+        let last = Last {
+            trace_id: Arc::clone(&job.reconcile.trace_id.0),
+            previous,
+            ended_at: line.ended_at,
+            fingerprint: job.fingerprint,
+            // What lost a payload is not what the next can be linked to.
+            object: is_whole.then(|| LastObject {
+                key: line.object.key.as_str().into(),
+                started_at: line.started_at,
+                stored_at: None,
+                bytes: line.object.bytes,
+            }),
+        };
+        history.note(&job.subject, last, line, fields);
+    }
+
+    /// The last reconcile of the XR that composed this one.
+    fn parent_trace(&mut self, parent_uid: Option<&str>) -> Option<String> {
+        let parent = SubjectIdentity(parent_uid?.into());
+        let last = self.behind.history.last(&parent)?;
+        Some(last.trace_id.to_string())
+    }
+
+    /// Lets the spans wait a while for the upload, so that they can say how it ended.
+    fn settle_or_await(&mut self, parcel: Option<ParcelId>, line: Line, ticket: Ticket) {
+        match parcel {
+            Some(parcel) => self.wait_for(parcel, line, ticket, Waits::ForItsOwn),
+            // It is known already how that ended.
+            None => self.settle(&line, ticket),
+        }
+    }
+
+    fn wait_for(&mut self, parcel: ParcelId, line: Line, ticket: Ticket, waits: Waits) {
+        // There is no point in waiting for a store that is away.
+        let patience = if self.behind.uploads.is_failing() {
+            Duration::ZERO
+        } else {
+            UPLOAD_PATIENCE
+        };
+        self.awaiting.push(Awaiting {
+            parcel,
+            waits,
+            line,
+            ticket,
+            until: Instant::now() + patience,
+        });
+    }
+
+    fn count(&self, report: &DocumentReport) {
         let metrics = &self.behind.metrics;
         metrics.values_redacted(report.redacted_values);
         for _ in 0..report.not_json {
@@ -236,83 +364,6 @@ impl Desk {
         }
         for _ in 0..report.unreadable {
             metrics.object_lost(ObjectLoss::Unreadable);
-        }
-    }
-
-    /// Hears how calls to the store ended; tells whether any did.
-    pub(super) fn hear_events(&mut self) -> bool {
-        let mut heard = false;
-        while let Ok(event) = self.behind.events.try_recv() {
-            heard = true;
-            self.hear(event);
-        }
-        heard
-    }
-
-    fn hear(&mut self, event: Event) {
-        let (Event::Stored { job: id, .. }
-        | Event::Refused { job: id }
-        | Event::Occupied { job: id }
-        | Event::BrokeOff { job: id }
-        | Event::CouldNotLook { job: id }
-        | Event::Found { job: id, .. }) = event;
-        let Some(mut job) = self.under_way.remove(&id) else {
-            return;
-        };
-        self.bytes_on_the_way = self.bytes_on_the_way.saturating_sub(job.bytes);
-        self.busy.remove(&job.subject);
-        match event {
-            Event::Stored { bytes, .. } => {
-                self.behind.metrics.object_stored(bytes);
-                if let Some(pruner) = &mut self.behind.pruner {
-                    pruner.add(bytes);
-                }
-                self.remember(&job);
-                self.behind.follower.finish(&job.reconcile.records);
-            }
-            Event::Refused { .. } => {
-                self.behind.metrics.object_lost(ObjectLoss::Refused);
-                self.behind.follower.finish(&job.reconcile.records);
-            }
-            Event::Occupied { .. } => {
-                // A part of it was stored before: by a process that died, or before a straggler.
-                job.earlier = None;
-                self.put_back(job);
-            }
-            Event::BrokeOff { .. } => {
-                job.tries.count += 1;
-                self.put_back(job);
-            }
-            Event::CouldNotLook { .. } => {
-                job.earlier = Some(Earlier::Unknown);
-                self.put_back(job);
-            }
-            Event::Found { existing, .. } => {
-                job.earlier = Some(existing.map_or(Earlier::Nothing, Earlier::Stored));
-                self.put_back(job);
-            }
-        }
-    }
-
-    /// First in line again: a subject's reconciles keep their order.
-    fn put_back(&mut self, mut job: Job) {
-        job.bytes = 0;
-        self.waiting.push_front(job);
-    }
-
-    fn remember(&mut self, job: &Job) {
-        // Neither a part nor what lost a payload is what the next can be compared with.
-        if let Some(key) = &job.key
-            && !job.reconcile.is_fragment()
-            && !job.is_damaged
-        {
-            let remembered = Remembered {
-                fingerprint: job.fingerprint,
-                key: key.clone(),
-                started_at: job.reconcile.started_at(),
-                stored_at: self.behind.clock.now(),
-            };
-            self.behind.memory.remember(&job.subject, remembered);
         }
     }
 }

@@ -1,0 +1,167 @@
+//! Committing: once a second everything published since is made to last; then its records may go.
+//!
+//! Invariant: a record leaves the log only once everything that was made of it would survive the
+//! loss of power: the parcel or the line in the index, and the spans. A parcel leaves the outbox
+//! only once its line in the index would. Records go in the order in which their reconciles were
+//! published: after a crash all that came later is published again, on the same history.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+
+use super::{Desk, Tracing};
+use crate::{
+    history::Ticket,
+    ids::OtelTraceId,
+    line::Line,
+    metrics::SpanLoss,
+    record::Position,
+    spans::{request_of, spans_of},
+};
+
+/// How often what was published is made to last.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// A batch of spans is full at this size: a quarter of what a collector takes at most.
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// A reconcile whose records are not done with.
+#[derive(Debug)]
+pub(super) struct Published {
+    pub(super) ticket: Ticket,
+    pub(super) records: Vec<Position>,
+    pub(super) is_settled: bool,
+}
+
+/// What is published and not yet made to last.
+#[derive(Debug)]
+pub(super) struct Unsettled {
+    spans: Vec<Span>,
+    span_bytes: usize,
+    /// The last one whose records are done with, and those of all before it.
+    done_until: Ticket,
+    committed_at: Instant,
+}
+
+impl Default for Unsettled {
+    fn default() -> Self {
+        Self {
+            spans: Vec::new(),
+            span_bytes: 0,
+            done_until: Ticket::default(),
+            committed_at: Instant::now(),
+        }
+    }
+}
+
+impl Desk {
+    /// Counts a reconcile, makes its spans, and lets its records go at the next commit.
+    pub(super) fn settle(&mut self, line: &Line, ticket: Ticket) {
+        self.behind.metrics.reconcile_published(line);
+        if let Some(tracing) = &self.behind.tracing
+            && tracing.keeps(line)
+        {
+            let spans = spans_of(line, &tracing.links);
+            self.unsettled.span_bytes += spans.iter().map(Span::encoded_len).sum::<usize>();
+            self.unsettled.spans.extend(spans);
+        }
+        let place = self.published.binary_search_by_key(&ticket, |it| it.ticket);
+        let published = place.ok().and_then(|place| self.published.get_mut(place));
+        if let Some(published) = published {
+            published.is_settled = true;
+        }
+    }
+
+    pub(super) fn commit_if_due(&mut self, draining: bool) -> bool {
+        let is_due = self.unsettled.committed_at.elapsed() >= COMMIT_EVERY
+            || self.unsettled.span_bytes >= BATCH_BYTES
+            || self.behind.parcels.is_sync_due();
+        if !self.has_uncommitted() || !(is_due || draining) {
+            return false;
+        }
+        self.unsettled.committed_at = Instant::now();
+        match self.commit() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "cannot write to the outbox yet; records stay in the spool");
+                false
+            }
+        }
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        let behind = &mut self.behind;
+        behind.parcels.sync()?;
+        behind.index.sync()?;
+        if let Some(tracing) = &behind.tracing
+            && !self.unsettled.spans.is_empty()
+        {
+            let spans = self.unsettled.spans.clone();
+            let given_up = tracing
+                .batches
+                .add(&request_of(tracing.resource.clone(), spans))?;
+            behind.metrics.spans_lost(SpanLoss::OutboxFull, given_up);
+        }
+        behind.parcels.remove_finished();
+        self.unsettled.spans.clear();
+        self.unsettled.span_bytes = 0;
+        let mut records = Vec::new();
+        while let Some(done) = self.published.pop_front_if(|first| first.is_settled) {
+            records.extend(done.records);
+            self.unsettled.done_until = done.ticket;
+        }
+        // NOTE: in this order. A crash in between forgets what came before; the other way round,
+        // what is published again would come after itself.
+        behind.follower.finish(&records);
+        behind.history.save(self.unsettled.done_until);
+        Ok(())
+    }
+
+    /// When the next commit is due.
+    pub(super) fn next_commit(&self) -> Option<Instant> {
+        self.has_uncommitted()
+            .then(|| self.unsettled.committed_at + COMMIT_EVERY)
+    }
+
+    fn has_uncommitted(&self) -> bool {
+        let first = self.published.front();
+        !self.unsettled.spans.is_empty()
+            || first.is_some_and(|published| published.is_settled)
+            || self.behind.history.has_unsaved(self.unsettled.done_until)
+            || self.behind.parcels.has_finished()
+    }
+
+    /// Nothing is left to do for what was received.
+    pub(super) fn is_settled(&self) -> bool {
+        let traces = self.behind.tracing.as_ref();
+        self.published.is_empty()
+            && !self.has_uncommitted()
+            && self.behind.parcels.is_empty()
+            && self.behind.index.is_empty()
+            && traces.is_none_or(|tracing| tracing.batches.is_empty())
+    }
+
+    /// Tells what waits in the outbox: it shares the spool's limit.
+    pub(super) fn show_outbox(&self) {
+        let behind = &self.behind;
+        let traces = behind.tracing.as_ref();
+        let waiting = [
+            behind.parcels.bytes(),
+            behind.index.waiting_bytes(),
+            traces.map_or(0, |tracing| tracing.batches.bytes()),
+        ];
+        behind.metrics.outbox_holds(waiting);
+        behind.gauge.set_beside(waiting.iter().sum());
+    }
+}
+
+impl Tracing {
+    /// Whether the spans of this reconcile go out: always if something happened, else as sampled.
+    fn keeps(&self, line: &Line) -> bool {
+        let is_interesting = line.changed || line.status.is_failure() || line.dropped_count > 0;
+        is_interesting || self.sampler.keeps(OtelTraceId::of(&line.trace_id))
+    }
+}
