@@ -1,4 +1,5 @@
-//! Emits recorded messages as Crossplane would: in order, each with a deadline of 100 ms.
+//! Emits recorded messages as Crossplane would: in order, as what happens now, each with a deadline
+//! of 100 ms.
 //!
 //! ```sh
 //! spanplane --socket-path /tmp/spanplane/socket &
@@ -9,8 +10,9 @@ use std::{env, path::PathBuf};
 
 use anyhow::Context as _;
 use spanplane::{
-    capture::read_capture,
+    capture::{Replay, read_capture},
     client::{CORE_DEADLINE, InspectorClient},
+    time::{Clock as _, SystemClock},
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -23,8 +25,11 @@ async fn main() -> anyhow::Result<()> {
         let compressed =
             std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let (mut taken, mut refused) = (0, 0);
+        let mut replay = Replay::new(SystemClock.now().to_string());
         for record in read_capture(&compressed)? {
-            match client.emit(record.kind, record.message).await {
+            let (wait, message) = replay.next(&record, SystemClock.now());
+            tokio::time::sleep(wait).await;
+            match client.emit(record.kind, message).await {
                 Ok(()) => taken += 1,
                 Err(status) => {
                     refused += 1;
