@@ -346,13 +346,13 @@ async fn a_store_that_fails_hangs_and_comes_back_loses_nothing() {
     home.emit_all(&records).await;
     server.failed(2).await;
     server.set(Mood::Denies);
-    server.failed(4).await;
+    server.fails_again().await;
     server.set(Mood::Works);
     let metrics = stop(sidecar).await;
     assert!(counted(&metrics, "spanplane_store_failures_total") > 0);
     assert_all_payloads_stored(&records, &home.documents().await);
-    // One object a changed reconcile.
-    assert_eq!(server.writes(), 12);
+    // One object a changed reconcile, and a batch of the index.
+    assert_eq!(server.writes(), 12 + 1);
 }
 
 #[tokio::test]
@@ -397,7 +397,7 @@ async fn without_leave_to_read_what_comes_late_is_stored_beside_the_rest() {
     let late = message("t", 0, RecordKind::Response, r#"{"b":0}"#);
     home.play(&[], std::slice::from_ref(&first)).await;
     // It stands in its place already, and nobody remembers.
-    std::fs::remove_file(home.data_dir().join("subjects.jsonl")).unwrap();
+    std::fs::remove_file(home.data_dir().join("history.jsonl")).unwrap();
     home.play(&[], std::slice::from_ref(&first)).await;
     let metrics = home.play(&[], std::slice::from_ref(&late)).await;
     assert_eq!(counted(&metrics, "spanplane_objects_stored_total"), 1);

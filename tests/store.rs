@@ -4,17 +4,21 @@
 
 mod support;
 
+use std::io;
+
 use bytes::Bytes;
-use object_store::{Attribute, ObjectStoreExt as _, aws::AmazonS3Builder};
+use futures_util::StreamExt as _;
+use object_store::{Attribute, Attributes, ObjectStoreExt as _, aws::AmazonS3Builder};
 use spanplane::{
     archive::{
-        Archive, Compression, Existing, Key, Part, Place, Put, StoreUrl, Trouble, Variables,
+        Archive, Compression, Existing, IndexJournal, InstanceName, Key, PartsError, Place, Put,
+        Query, StoreUrl, Trouble, Variables,
     },
+    line::Line,
     reconcile::{Subject, TraceId},
     time::Timestamp,
 };
 use support::s3::{BUCKET, Mood, S3Server};
-use tokio::sync::mpsc;
 
 struct Stores {
     named: Vec<(&'static str, Archive)>,
@@ -69,6 +73,48 @@ fn key(id: &str, started_at: Timestamp) -> Key {
     Key::of_reconcile(&subject(), &trace(id), started_at, Compression::None)
 }
 
+/// A line of the index.
+fn line(trace_id: &str, started_at: Timestamp) -> Line {
+    serde_json::from_value(serde_json::json!({
+        "v": 1,
+        "trace_id": trace_id,
+        "otel_trace_id": "",
+        "root_span_id": "",
+        "started_at": started_at,
+        "ended_at": started_at,
+        "duration_ms": 0.5,
+        "subject": {
+            "type": "composite",
+            "api_version": "example.org/v1",
+            "kind": "Test",
+            "namespace": "default",
+            "name": "one",
+            "uid": "uid",
+            "composition": "tests",
+        },
+        "status": "ok",
+        "changed": true,
+        "steps": [],
+        "object": {"key": "", "state": "stored", "bytes": 0},
+        "resources": {"create": [], "update": [], "delete": [], "unchanged": 0},
+    }))
+    .unwrap()
+}
+
+/// What another client is told about an object.
+async fn stored_attributes(server: &S3Server, key: &str) -> Attributes {
+    let plain = AmazonS3Builder::new()
+        .with_endpoint(server.endpoint())
+        .with_allow_http(true)
+        .with_bucket_name(BUCKET)
+        .with_access_key_id("inspector")
+        .with_secret_access_key("inspector-secret")
+        .build()
+        .unwrap();
+    let found = plain.get(&format!("a/prefix/{key}").into()).await;
+    found.unwrap().attributes
+}
+
 #[tokio::test]
 async fn what_is_put_can_be_listed_fetched_and_put_again() {
     let stores = stores(Compression::None).await;
@@ -91,6 +137,39 @@ async fn what_is_put_can_be_listed_fetched_and_put_again() {
         assert_eq!(listed.len(), 1, "{name}");
         assert_eq!((&listed[0].0, listed[0].1), (&key, 6), "{name}");
     }
+}
+
+#[tokio::test]
+async fn the_index_is_stored_and_read_back() {
+    let stores = stores(Compression::Gzip).await;
+    let journal = tempfile::tempdir().unwrap();
+    let instance = InstanceName::new("pod.local", at(0));
+    let mut journal = IndexJournal::open(journal.path().to_owned(), instance).unwrap();
+    for (trace, hour) in [("a", 0), ("b", 1), ("c", 24)] {
+        journal
+            .append(&line(trace, at(hour * 3_600)), at(90_000))
+            .unwrap();
+    }
+    journal.close_due(at(90_000), true).unwrap();
+    let batches: Vec<_> = journal.ready().cloned().collect();
+    for (name, archive) in &stores.named {
+        // Again, as after a crash.
+        for batch in batches.iter().chain(&batches) {
+            let body = Bytes::from(std::fs::read(&batch.path).unwrap());
+            archive.put_index(&batch.key, body).await.unwrap();
+        }
+        let read: Vec<_> = archive.read_index(Query::default()).collect().await;
+        let traces = read.into_iter().map(|line| line.unwrap().trace_id);
+        assert_eq!(traces.collect::<Vec<_>>(), ["c", "b", "a"], "{name}");
+        // Beside the reconciles, not among them.
+        assert_eq!(archive.list().await.unwrap().len(), 0, "{name}");
+    }
+    let attributes = stored_attributes(&stores.server, &batches[0].key.to_string()).await;
+    assert_eq!(
+        attributes.get(&Attribute::ContentType).map(AsRef::as_ref),
+        Some("application/zstd")
+    );
+    assert_eq!(attributes.get(&Attribute::ContentEncoding), None);
 }
 
 #[tokio::test]
@@ -194,30 +273,23 @@ async fn a_part_too_large_to_be_joined_is_told_as_such() {
 async fn parts_make_an_object_and_an_unfinished_one_is_none() {
     let stores = stores(Compression::None).await;
     for (name, archive) in &stores.named {
-        let send = async |parts: Vec<Part>, key: &Key| {
-            let (sender, mut receiver) = mpsc::channel(8);
-            for part in parts {
-                sender.send(part).await.unwrap();
-            }
-            drop(sender);
-            archive
-                .put_parts(key, &trace("t"), &mut receiver)
-                .await
-                .unwrap()
+        let send = async |parts: Vec<io::Result<Bytes>>, key: &Key| {
+            let mut parts = parts.into_iter();
+            let next = || parts.next().transpose();
+            archive.put_parts(key, &trace("t"), next).await
         };
         let five_mib = Bytes::from(vec![b'x'; 5 << 20]);
         let whole = key("whole", at(1_000));
-        let parts = vec![Part::More(five_mib.clone()), Part::Last(Bytes::from("end"))];
-        assert_eq!(send(parts, &whole).await, Some((5 << 20) + 3), "{name}");
+        let parts = vec![Ok(five_mib.clone()), Ok(Bytes::from("end"))];
+        send(parts, &whole).await.unwrap();
         let content = archive.fetch(&whole).await.unwrap();
         assert!(
             content.len() == (5 << 20) + 3 && content.ends_with(b"xend"),
             "{name}"
         );
-        assert_eq!(
-            send(vec![Part::More(five_mib)], &key("broken", at(1_000))).await,
-            None
-        );
+        let broken = vec![Ok(five_mib), Err(io::ErrorKind::UnexpectedEof.into())];
+        let outcome = send(broken, &key("broken", at(1_000))).await;
+        assert!(matches!(outcome, Err(PartsError::Read(_))), "{name}");
         assert_eq!(archive.list().await.unwrap().len(), 1, "{name}");
     }
 }
@@ -237,16 +309,8 @@ async fn objects_say_what_they_are_where_the_store_can_hold_it() {
             .await
             .unwrap();
 
-        let plain = AmazonS3Builder::new()
-            .with_endpoint(stores.server.endpoint())
-            .with_allow_http(true)
-            .with_bucket_name(BUCKET)
-            .with_access_key_id("inspector")
-            .with_secret_access_key("inspector-secret")
-            .build()
-            .unwrap();
-        let found = plain.get(&format!("a/prefix/{key}").into()).await.unwrap();
-        let attribute = |name| found.attributes.get(&name).map(|value| value.to_string());
+        let attributes = stored_attributes(&stores.server, &key.to_string()).await;
+        let attribute = |name| attributes.get(&name).map(|value| value.to_string());
         assert_eq!(
             attribute(Attribute::ContentType).as_deref(),
             Some("application/json")

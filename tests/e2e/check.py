@@ -1,4 +1,4 @@
-"""Checks of the end-to-end run, one a command, all from outside: S3, metrics, gRPC."""
+"""Checks of the end-to-end run, one a command, all from outside: S3, metrics, gRPC, Jaeger, DuckDB."""
 
 import base64
 import collections
@@ -7,56 +7,18 @@ import os
 import re
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 
-import boto3
-import zstandard
+from index import check_index
+from peers import BUCKET, collected, counts, eventually, get, metric, note, objects, s3, traces, unpacked
+from spans import check_limits, check_traces, payload_events
 
-BUCKET, PREFIX = "payloads", "e2e/v1/reconciles/"
 # What the rules of redaction cover; see the captures' README for where each one stands.
 COVERED = {"stringdata", "data", "object-stringdata", "object-data", "required-lastapplied", "credentials", "mr-connection", "xr-connection"}
 
 
-def s3():
-    return boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
-
-
-def eventually(what, probe, seconds=60):
-    """Asks until the answer is true; a real system has no other way to tell."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if probe():
-                return
-        except (OSError, urllib.error.URLError):
-            pass
-        time.sleep(0.1)
-    sys.exit(f"e2e: {what}: not within {seconds} s")
-
-
-def get(url):
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return answer.read().decode()
-
-
-def metric(name):
-    values = [line.rsplit(" ", 1)[1] for line in get(os.environ["METRICS"]).splitlines() if re.match(rf"{name}(\{{|\s)", line)]
-    return sum(float(value) for value in values)
-
-
-def documents():
-    client = s3()
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=PREFIX):
-        for entry in page.get("Contents", []):
-            found = client.get_object(Bucket=BUCKET, Key=entry["Key"])
-            text = zstandard.ZstdDecompressor().decompressobj().decompress(found["Body"].read())
-            yield entry["Key"], found, text.decode()
-
-
-def wait_for_minio():
+def wait_for_peers():
     eventually("MinIO answers", lambda: get(os.environ["AWS_ENDPOINT_URL"] + "/minio/health/live") == "")
+    eventually("Jaeger answers", lambda: traces() == {})
 
 
 def by_hand(grpcurl):
@@ -84,33 +46,88 @@ def make_bucket():
     eventually("what waited is stored", lambda: metric("spanplane_objects_stored_total") > 5)
 
 
-def no_errors_in_core():
-    """Core counts emits that failed; the metric does not exist before the first."""
-    assert "function_run_function_pipeline_inspector_errors_total{" not in get(os.environ["CORE_METRICS"])
+def stored_without_collector(kind):
+    """Payloads arrive, spans wait, and the metrics say so."""
+    eventually(f"a {kind} is stored", lambda: any(True for _ in objects(f"v1/reconciles/{kind}.")))
+    eventually("the missing Collector is noticed", lambda: metric("spanplane_export_failures_total") > 0)
+    assert not traces(**{"k8s.object.kind": kind})
+
+
+def apply(drive, path):
+    """Kinds that are established may be unknown to kubectl for a moment."""
+    eventually(f"{path} is applied", lambda: subprocess.run([drive, "kubectl", "apply", "-f", path], check=False).returncode == 0, 20)
+
+
+def payload_states(kind):
+    found = traces(**{"k8s.object.kind": kind}).values()
+    return {event["crossplane.payload.state"] for spans in found for span in spans for event in payload_events(span)}
+
+
+def traced(kind, state):
+    """Spans arrive, and say of their payloads what was true when they went."""
+    eventually(f"Jaeger has a {kind} that is {state}", lambda: state in payload_states(kind))
+    possible = {"queued"} if state == "queued" else {"stored", "unchanged"}
+    assert payload_states(kind) <= possible, payload_states(kind)
+
+
+def note_acknowledged():
+    """A process takes its counts with it."""
+    note(acknowledged=metric("spanplane_messages_acknowledged_total"))
     assert metric("spanplane_messages_refused_total") == 0
+    assert metric("spanplane_spans_lost_total") == 0
+
+
+def note_core():
+    """Core counts emits that failed, in a metric that does not exist before the first; and the calls of each function."""
+    assert "function_run_function_pipeline_inspector_errors_total{" not in get(os.environ["CORE_METRICS"])
+    for labels, value in counts(os.environ["CORE_METRICS"], "function_run_function_request_total").items():
+        note(**{"calls of " + re.search('function_name="([^"]+)"', labels)[1]: value})
 
 
 def stored():
     kinds, everything = collections.Counter(), ""
-    for key, found, text in documents():
+    for key, found, body in objects("v1/reconciles/"):
         assert found["ContentType"] == "application/json" and found["ContentEncoding"] == "zstd", found
+        text = unpacked(body).decode()
         document = json.loads(text)
+        kind = document["subject"]["kind"]
         assert found["Metadata"]["trace-id"] == document["trace_id"], key
         assert document["v"] == 1 and document["trace_id"] in key, key
-        kinds[document["subject"]["kind"]] += 1
+        kinds[kind] += 1
         everything += text
-        if document["subject"]["kind"] in ("ByHand", "Operation"):
-            continue
         for index, step in enumerate(document["steps"]):
-            assert step["index"] == index and step["request"] and step["response"], key
-            assert step["request"]["meta"]["tag"] == step["response"]["meta"]["tag"], key
+            assert step["index"] == index and step["request"], key
+            if kind in ("BucketSet", "Login"):
+                assert step["request"]["meta"]["tag"] == step["response"]["meta"]["tag"], key
     # Played by the example: 8 Operations, of which two failed twice in the same way.
     assert kinds["Operation"] == 6 and kinds["ByHand"] == 1 and kinds["BucketSet"] >= 5 and kinds["Login"] >= 3, kinds
+    # What is shown of a payload in a span or a line went the same way as the payload.
+    everything += json.dumps(collected("traces"))
+    everything += "".join(unpacked(body).decode() for _, _, body in objects("v1/index/"))
     for name in re.findall(r"canary-s3cr3t-1-([a-z-]+)", everything):
-        assert name not in COVERED, f"{name} reached the store"
+        assert name not in COVERED, f"{name} got out"
     for name in COVERED:
         assert base64.b64encode(f"canary-s3cr3t-1-{name}".encode()).decode() not in everything, name
     print(f"e2e: {sum(kinds.values())} objects: {dict(kinds)}")
+
+
+def metrics():
+    """The sidecar's own, as they reached the Collector."""
+    scopes = [scope for batch in collected("metrics") for resource in batch["resourceMetrics"] for scope in resource["scopeMetrics"]]
+    found = {each["name"]: each for scope in scopes for each in scope["metrics"]}
+    points = found["spanplane_function_duration"]["histogram"]["dataPoints"]
+    functions = {attribute["value"]["stringValue"] for point in points for attribute in point["attributes"] if attribute["key"] == "function"}
+    assert {"function-pythonic", "function-lab", "function-auto-ready"} <= functions, functions
+    assert all(int(point["count"]) > 0 for point in points), points
+    print(f"e2e: {len(found)} metrics in the Collector")
+
+
+def everything_agrees():
+    stored()
+    roots = check_traces()
+    check_limits()
+    check_index(roots)
+    metrics()
 
 
 if __name__ == "__main__":
