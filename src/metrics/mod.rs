@@ -4,23 +4,18 @@
 //! `spanplane_<noun>_<unit>`, labels come from small fixed sets, and what can be refused or lost
 //! shows up as zero from the start, so that an alert on its rate works the first time.
 
+mod instruments;
 mod pipelines;
 mod push;
 mod reasons;
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use opentelemetry::{
-    KeyValue,
-    metrics::{Counter, Histogram, Meter, MeterProvider as _},
-};
+use opentelemetry::KeyValue;
 use opentelemetry_sdk::{
     Resource,
     metrics::{MeterProviderBuilder, SdkMeterProvider, exporter::PushMetricExporter},
@@ -28,56 +23,19 @@ use opentelemetry_sdk::{
 use prometheus::{Registry, TextEncoder};
 
 pub use self::reasons::{ObjectLoss, Refusal, SpanLoss};
-use self::{pipelines::Pipelines, push::Push};
+use self::{
+    instruments::{Instruments, NOTHING_WAITS},
+    push::Push,
+};
 use crate::{
     line::Line,
     record::RecordKind,
     time::{SharedClock, Timestamp},
 };
 
-/// Up to core's deadline of 100 ms; finest where the answers should be.
-const ACK_SECONDS: [f64; 10] = [
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-];
-
 /// The counters, and the registry they are read from.
 #[derive(Clone)]
 pub struct Metrics(Arc<Instruments>);
-
-struct Instruments {
-    registry: Registry,
-    // NOTE: goes before the provider, which would wait for what is being sent.
-    push: Option<Push>,
-    provider: SdkMeterProvider,
-    meter: Meter,
-    received: Counter<u64>,
-    acknowledged: Counter<u64>,
-    refused: Counter<u64>,
-    odd: Counter<u64>,
-    ack_duration: Histogram<f64>,
-    spool_damaged: Counter<u64>,
-    spool_torn: Counter<u64>,
-    spool_sync_failures: Counter<u64>,
-    reconciles: Counter<u64>,
-    unchanged: Counter<u64>,
-    objects_stored: Counter<u64>,
-    objects_stored_bytes: Counter<u64>,
-    objects_lost: Counter<u64>,
-    objects_pruned: Counter<u64>,
-    store_failures: Counter<u64>,
-    redacted_values: Counter<u64>,
-    spans_exported: Counter<u64>,
-    spans_lost: Counter<u64>,
-    export_failures: Counter<u64>,
-    index_stored: Counter<u64>,
-    pipelines: Pipelines,
-    /// Bytes of objects, index lines and spans that wait.
-    outbox: [AtomicU64; 3],
-    /// Arrival of the oldest of what waits, or [`NOTHING_WAITS`].
-    oldest_waiting: AtomicI64,
-}
-
-const NOTHING_WAITS: i64 = i64::MAX;
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -335,101 +293,6 @@ impl Metrics {
     pub async fn shutdown(&self, limit: Duration) {
         if let Some(push) = &self.0.push {
             push.finish(self.0.provider.clone(), limit).await;
-        }
-    }
-}
-
-impl Instruments {
-    fn new(registry: Registry, push: Option<Push>, provider: SdkMeterProvider) -> Self {
-        let meter = provider.meter("spanplane");
-        let count = |name: &'static str, help: &'static str| {
-            meter.u64_counter(name).with_description(help).build()
-        };
-        Self {
-            received: count(
-                "spanplane_messages_received",
-                "Messages that Crossplane sent.",
-            ),
-            acknowledged: count(
-                "spanplane_messages_acknowledged",
-                "Messages that are safe in the spool.",
-            ),
-            refused: count(
-                "spanplane_messages_refused",
-                "Messages that were not taken, by reason.",
-            ),
-            odd: count(
-                "spanplane_messages_odd",
-                "Messages that were kept although something is wrong with them.",
-            ),
-            ack_duration: meter
-                .f64_histogram("spanplane_ack_duration")
-                .with_description("Time from a message's arrival to its answer.")
-                .with_unit("s")
-                .with_boundaries(ACK_SECONDS.to_vec())
-                .build(),
-            spool_damaged: count(
-                "spanplane_spool_damaged",
-                "Places in the spool that could not be read back.",
-            ),
-            spool_torn: count(
-                "spanplane_spool_torn",
-                "Records that were being written when an earlier process died.",
-            ),
-            spool_sync_failures: count(
-                "spanplane_spool_sync_failures",
-                "Times that the spool could not be synced to disk.",
-            ),
-            reconciles: count(
-                "spanplane_reconciles",
-                "Reconciles put together, by outcome and by what closed them.",
-            ),
-            unchanged: count(
-                "spanplane_reconciles_unchanged",
-                "Reconciles equal to the one before, which need no object of their own.",
-            ),
-            objects_stored: count("spanplane_objects_stored", "Objects written to the store."),
-            objects_stored_bytes: meter
-                .u64_counter("spanplane_objects_stored_size")
-                .with_description("Bytes written to the store, compressed.")
-                .with_unit("By")
-                .build(),
-            objects_lost: count(
-                "spanplane_objects_dropped",
-                "Objects that will never be in the store, by reason.",
-            ),
-            objects_pruned: count(
-                "spanplane_objects_pruned",
-                "Objects removed because of age or size, in a store on local disk.",
-            ),
-            store_failures: count(
-                "spanplane_store_failures",
-                "Calls to the store that failed; they are tried again.",
-            ),
-            redacted_values: count(
-                "spanplane_redacted_values",
-                "Secret values removed from payloads.",
-            ),
-            spans_exported: count("spanplane_spans_exported", "Spans that the collector took."),
-            spans_lost: count(
-                "spanplane_spans_lost",
-                "Spans that will never be at the collector, by reason.",
-            ),
-            export_failures: count(
-                "spanplane_export_failures",
-                "Calls to the collector that failed; most are tried again.",
-            ),
-            index_stored: count(
-                "spanplane_index_batches_stored",
-                "Batches of index lines written to the store.",
-            ),
-            pipelines: Pipelines::new(&meter),
-            outbox: Default::default(),
-            oldest_waiting: AtomicI64::new(NOTHING_WAITS),
-            registry,
-            push,
-            provider,
-            meter,
         }
     }
 }

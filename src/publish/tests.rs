@@ -164,12 +164,17 @@ fn an_answer_is_cached_if_the_same_was_asked_within_its_time_and_it_took_nothing
 fn a_reconcile_ends_with_its_last_response_or_when_waiting_for_it_ends() {
     let capture = capture!("broken");
     let mut overdue = of_subject(capture, "hanger").remove(0);
-    let request = overdue.steps.last().unwrap().request.clone().unwrap();
-    for (closing, end) in [
-        (Closing::Overdue, request.received_at + NO_RESPONSE_AFTER),
-        (Closing::Succeeded, overdue.steps.last().unwrap().started_at),
+    let asked = overdue.steps.last().unwrap().clone();
+    let asked_at = asked.request.unwrap().received_at;
+    let next_at = overdue.succeeded_at;
+    assert!(next_at.is_some());
+    for (closing, succeeded_at, end) in [
+        (Closing::Overdue, None, asked_at + NO_RESPONSE_AFTER),
+        (Closing::Succeeded, next_at, next_at.unwrap()),
+        (Closing::ShuttingDown, None, asked.started_at),
     ] {
         overdue.closing = closing;
+        overdue.succeeded_at = succeeded_at;
         let line = read_line(capture, &overdue, Context::default());
         assert_eq!(line.status, Status::Incomplete);
         assert_eq!(line.ended_at, end, "{closing:?}");

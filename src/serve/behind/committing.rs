@@ -27,6 +27,8 @@ use crate::{
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// A batch of spans is full at this size: a quarter of what a collector takes at most.
 const BATCH_BYTES: usize = 1024 * 1024;
+/// Where the disk takes no more spans, nothing more is made of the log either.
+const MAX_UNCOMMITTED_BYTES: usize = 4 * BATCH_BYTES;
 
 /// A reconcile whose records are not done with.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub(super) struct Unsettled {
     /// The last one whose records are done with, and those of all before it.
     done_until: Ticket,
     committed_at: Instant,
+    /// The last commit failed: the next one is not tried at once.
+    is_failing: bool,
 }
 
 impl Default for Unsettled {
@@ -53,6 +57,7 @@ impl Default for Unsettled {
             span_bytes: 0,
             done_until: Ticket::default(),
             committed_at: Instant::now(),
+            is_failing: false,
         }
     }
 }
@@ -76,14 +81,16 @@ impl Desk {
     }
 
     pub(super) fn commit_if_due(&mut self, draining: bool) -> bool {
+        let is_full = self.unsettled.span_bytes >= BATCH_BYTES || self.behind.parcels.is_sync_due();
         let is_due = self.unsettled.committed_at.elapsed() >= COMMIT_EVERY
-            || self.unsettled.span_bytes >= BATCH_BYTES
-            || self.behind.parcels.is_sync_due();
+            || (is_full && !self.unsettled.is_failing);
         if !self.has_uncommitted() || !(is_due || draining) {
             return false;
         }
         self.unsettled.committed_at = Instant::now();
-        match self.commit() {
+        let committed = self.commit();
+        self.unsettled.is_failing = committed.is_err();
+        match committed {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(%error, "cannot write to the outbox yet; records stay in the spool");
@@ -118,6 +125,11 @@ impl Desk {
         behind.follower.finish(&records);
         behind.history.save(self.unsettled.done_until);
         Ok(())
+    }
+
+    /// So much could not be made to last that nothing more is published.
+    pub(super) fn is_commit_overdue(&self) -> bool {
+        self.unsettled.span_bytes >= MAX_UNCOMMITTED_BYTES
     }
 
     /// When the next commit is due.

@@ -92,7 +92,7 @@ impl Desk {
     /// Publishes the first in line; tells whether there was one.
     pub(super) fn publish(&mut self) -> bool {
         let is_full = self.awaiting.len() >= MAX_AWAITING || self.published.len() >= MAX_PUBLISHED;
-        if is_full || self.is_outbox_full() {
+        if is_full || self.is_outbox_full() || self.is_commit_overdue() {
             return false;
         }
         let Some(mut job) = self.waiting.pop_front() else {
