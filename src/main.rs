@@ -16,12 +16,12 @@ use tracing_subscriber::{EnvFilter, prelude::*};
 
 mod demo;
 
-/// A sidecar for Crossplane: keeps what every function of every pipeline was asked and what it
-/// answered.
+/// A sidecar for Crossplane: turns every reconcile into a trace, and keeps what every function was
+/// asked and what it answered.
 ///
-/// It listens on the pipeline inspector's socket, acknowledges before it works, and puts each
-/// reconcile's payloads into one object in a bucket or on local disk. Without a subcommand it
-/// serves.
+/// It listens on the pipeline inspector's socket, acknowledges before it works, sends spans by OTLP
+/// to where the standard variables say, and puts each reconcile's payloads into one object in a
+/// bucket or on local disk. Without a subcommand it serves.
 #[derive(Debug, Parser)]
 #[command(
     version,

@@ -216,11 +216,19 @@ impl Shared {
     /// Stores a batch of the index; tells whether it is there.
     async fn store_index(&self, batch: &ReadyBatch) -> bool {
         let ReadyBatch { key, path, .. } = batch;
-        let body = match std::fs::read(path) {
-            Ok(body) => Bytes::from(body),
-            Err(error) => {
-                tracing::error!(%key, %error, "a batch of the index is lost: it can't be read");
-                return false;
+        let mut failed_reads = 0;
+        let body = loop {
+            match std::fs::read(path) {
+                Ok(body) => break Bytes::from(body),
+                Err(error) if failed_reads < READ_TRIES && !is_damage(&error) => {
+                    tracing::warn!(%key, %error, "cannot read a batch of the index yet");
+                    tokio::time::sleep(self.backoff.pause(failed_reads)).await;
+                    failed_reads += 1;
+                }
+                Err(error) => {
+                    tracing::error!(%key, %error, "a batch of the index is lost: it can't be read");
+                    return false;
+                }
             }
         };
         let mut tries = self.first_try();

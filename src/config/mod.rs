@@ -338,9 +338,9 @@ impl ServeArgs {
                 })
                 .ok(),
         };
-        let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.host().is_some();
-        if !Url::parse(&self.viewer_url).is_ok_and(|url| is_web(&url)) {
-            mistake("--viewer-url", &"this is no http:// or https:// address");
+        if !is_plain_address(&self.viewer_url) {
+            let what = "this must be an http:// or https:// address without a user, ? or #";
+            mistake("--viewer-url", &what);
         }
         if self.socket_path.file_name().is_none() {
             mistake("--socket-path", &"this names no file");
@@ -386,6 +386,18 @@ impl ServeArgs {
         }
         Err(mistakes)
     }
+}
+
+/// Whether links can be made of it. They stand in every span, so that no password may be in it.
+fn is_plain_address(address: &str) -> bool {
+    Url::parse(address).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.host().is_some()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    })
 }
 
 fn with_source(error: &dyn std::error::Error) -> String {

@@ -25,7 +25,7 @@ const MAX_SUBJECTS: usize = 20_000;
 const MAX_DETAIL_BYTES: usize = 16 * 1024 * 1024;
 const ZSTD_LEVEL: i32 = 1;
 /// A line is bounded; this is far more than one takes.
-const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// An object is stored anew after a day, so that rules by age never cut a live link by more.
 const FRESH: Duration = Duration::from_hours(24);
 /// Time between storing an object and noting it, at the very most.

@@ -119,17 +119,19 @@ impl TraceBatches {
 
         let mut queue = self.lock();
         queue.insert(batch);
-        let mut given_up = 0;
+        let mut given_up = Vec::new();
         while queue.bytes > self.max_bytes && queue.waiting.len() > 1 {
             let Some(oldest) = queue.oldest().and_then(|oldest| queue.remove(oldest.id)) else {
                 break;
             };
-            given_up += oldest.spans;
-            remove_sent(&self.path_of(&oldest));
+            given_up.push(oldest);
         }
         drop(queue);
         self.added.notify_one();
-        Ok(given_up)
+        for batch in &given_up {
+            remove_sent(&self.path_of(batch));
+        }
+        Ok(given_up.iter().map(|batch| batch.spans).sum())
     }
 
     /// The oldest batch, once there is one.

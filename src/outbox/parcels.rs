@@ -5,15 +5,17 @@
 //! <folder>/<number>-late.parcel    the same, of a part that came late
 //! ```
 //!
-//! The label is JSON and says where the body goes and what is to be noted once it is there. It
-//! comes last since it is known last. Numbers are little-endian, of four bytes each. Invariant: a
-//! parcel is sealed with one rename, and the numbers of those that wait grow in that order.
+//! The label is compressed JSON and says where the body goes and what is to be noted once it is
+//! there. It comes last since it is known last. Numbers are little-endian, of four bytes each.
+//! Invariant: a parcel is sealed with one rename, and the numbers of those that wait grow in that
+//! order.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -29,9 +31,14 @@ const MAGIC: &[u8; 8] = b"SPPARCL1";
 const TRAILER_BYTES: u64 = 16;
 const ENDING: &str = ".parcel";
 const LATE_ENDING: &str = "-late.parcel";
-/// Parcels sealed since the records they are made of were last noted as done: those of a second
-/// or two. More than these need not be known after a crash.
-const MAYBE_REDONE: usize = 256;
+const ZSTD_LEVEL: i32 = 1;
+/// Decompressed; far more than a line takes.
+const MAX_LABEL_BYTES: usize = 16 * 1024 * 1024;
+/// What was sealed longer than this before the last one was made of records that are noted as done;
+/// it need not be known after a crash.
+const REDONE_WITHIN: Duration = Duration::from_secs(10);
+/// No more records than those of as many reconciles wait to be noted.
+const MAX_REDONE: usize = 4096;
 /// Parcels that may be unsynced: each holds a file open, and a process may not have many.
 const MAX_UNSYNCED: usize = 128;
 
@@ -55,6 +62,8 @@ pub struct Label {
 pub struct Parcels {
     folder: PathBuf,
     next: u64,
+    /// Those before are of an earlier process.
+    first_own: ParcelId,
     waiting: BTreeMap<ParcelId, Waiting>,
     /// Of all that wait.
     bytes: u64,
@@ -100,13 +109,18 @@ impl Parcels {
         let mut parcels = Self {
             folder,
             next,
+            first_own: ParcelId(next),
             bytes: waiting.values().map(|parcel| parcel.bytes).sum(),
             waiting,
             unsynced: Vec::new(),
             finished: Vec::new(),
             left: BTreeMap::new(),
         };
-        for id in parcels.waiting.keys().rev().take(MAYBE_REDONE) {
+        let last = parcels.waiting.values().next_back();
+        let last = last.map_or(Timestamp::default(), |last| last.since);
+        let is_recent = |parcel: &Waiting| last.since(parcel.since) <= REDONE_WITHIN;
+        let recent = parcels.waiting.iter().rev().take(MAX_REDONE);
+        for (id, _) in recent.take_while(|(_, parcel)| is_recent(parcel)) {
             // What is damaged is told when its turn comes.
             if let Ok(parcel) = parcels.read(*id) {
                 let Label {
@@ -127,12 +141,17 @@ impl Parcels {
         self.waiting.contains_key(parcel).then_some(*parcel)
     }
 
+    /// Whether an earlier process sealed it.
+    pub fn is_left(&self, id: ParcelId) -> bool {
+        id < self.first_own
+    }
+
     /// Begins a parcel.
     pub fn begin(&self) -> io::Result<ParcelWriter> {
         let path = self.folder.join(format!("{:020}.{UNFINISHED}", self.next));
         Ok(ParcelWriter {
             out: BufWriter::new(File::create(&path)?),
-            path,
+            unsealed: Unsealed(path),
             bytes: 0,
         })
     }
@@ -244,8 +263,20 @@ fn path_of(folder: &Path, id: ParcelId, is_late: bool) -> PathBuf {
 #[derive(Debug)]
 pub struct ParcelWriter {
     out: BufWriter<File>,
-    path: PathBuf,
+    unsealed: Unsealed,
     bytes: u64,
+}
+
+/// A file that goes if it never becomes a parcel, so that it does not take the room that something
+/// else needs.
+#[derive(Debug)]
+struct Unsealed(PathBuf);
+
+impl Drop for Unsealed {
+    fn drop(&mut self) {
+        // Once sealed it has another name.
+        remove_sent(&self.0);
+    }
 }
 
 impl ParcelWriter {
@@ -255,7 +286,7 @@ impl ParcelWriter {
     }
 
     fn finish(mut self, label: &Label, path: &Path) -> io::Result<(File, u64)> {
-        let label = serde_json::to_vec(label)?;
+        let label = zstd::bulk::compress(&serde_json::to_vec(label)?, ZSTD_LEVEL)?;
         let length = u32::try_from(label.len()).map_err(io::Error::other)?;
         self.write_all(&label)?;
         self.write_all(&length.to_le_bytes())?;
@@ -266,7 +297,7 @@ impl ParcelWriter {
             .out
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        fs::rename(&self.path, path)?;
+        fs::rename(&self.unsealed.0, path)?;
         Ok((file, bytes))
     }
 }
@@ -313,6 +344,7 @@ impl ParcelReader {
         if crc32fast::hash(&label) != u32::from_le_bytes(crc) {
             return Err(damaged());
         }
+        let label = zstd::bulk::decompress(&label, MAX_LABEL_BYTES)?;
         let label = serde_json::from_slice(&label)?;
         file.seek(SeekFrom::Start(0))?;
         Ok(Self {

@@ -25,6 +25,7 @@ pub use self::{
     query::{Query, SubjectFilter},
 };
 use super::{Archive, StoreError};
+use crate::time::Timestamp;
 
 /// Of the line, as [`crate::line::Line::v`].
 const VERSION: u32 = 1;
@@ -78,6 +79,13 @@ impl Archive {
 }
 
 /// What stands for a trace id where very many are held.
+/// Names a line among those of its trace: the same reconcile, noted again after a crash, has the
+/// same; a part that came late has not.
+fn line_hash(trace_id: &str, started_at: Timestamp, ended_at: Timestamp) -> u64 {
+    let (started_at, ended_at) = (started_at.as_nanos(), ended_at.as_nanos());
+    trace_hash(&format!("{trace_id} {started_at} {ended_at}"))
+}
+
 fn trace_hash(trace_id: &str) -> u64 {
     twox_hash::XxHash3_64::oneshot(trace_id.as_bytes())
 }

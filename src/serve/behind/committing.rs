@@ -25,10 +25,10 @@ use crate::{
 
 /// How often what was published is made to last.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// A batch of spans is full at this size: a quarter of what a collector takes at most.
-const BATCH_BYTES: usize = 1024 * 1024;
+/// A batch of spans is full at this size: far less than the 4 MiB that a collector takes.
+const BATCH_BYTES: usize = 256 * 1024;
 /// Where the disk takes no more spans, nothing more is made of the log either.
-const MAX_UNCOMMITTED_BYTES: usize = 4 * BATCH_BYTES;
+const MAX_UNCOMMITTED_BYTES: usize = 16 * BATCH_BYTES;
 
 /// A reconcile whose records are not done with.
 #[derive(Debug)]
@@ -103,6 +103,8 @@ impl Desk {
         let behind = &mut self.behind;
         behind.parcels.sync()?;
         behind.index.sync()?;
+        // Before anything else is written: it may be the room that that needs.
+        behind.parcels.remove_finished();
         if let Some(tracing) = &behind.tracing
             && !self.unsettled.spans.is_empty()
         {
@@ -112,7 +114,6 @@ impl Desk {
                 .add(&request_of(tracing.resource.clone(), spans))?;
             behind.metrics.spans_lost(SpanLoss::OutboxFull, given_up);
         }
-        behind.parcels.remove_finished();
         self.unsettled.spans.clear();
         self.unsettled.span_bytes = 0;
         let mut records = Vec::new();

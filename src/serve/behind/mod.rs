@@ -32,7 +32,7 @@ use self::{
     settling::{Awaiting, Unresolved},
 };
 use crate::{
-    archive::{Event, IndexJournal, PruneStep, Pruner, Uploads},
+    archive::{Event, IndexJournal, PruneStep, Pruner, ReadyBatch, Uploads},
     assemble::Assembler,
     bell::Bell,
     export::Sampler,
@@ -111,6 +111,9 @@ impl Behind {
             unresolved: Vec::new(),
             sending: HashMap::new(),
             sending_index: HashSet::new(),
+            stored_index: Vec::new(),
+            index_closed_at: Instant::now(),
+            publish_after: None,
             last_record: None,
             behind: self,
         };
@@ -132,6 +135,11 @@ struct Desk {
     /// Parcels on their way to the store, with their sizes.
     sending: HashMap<ParcelId, u64>,
     sending_index: HashSet<PathBuf>,
+    /// Batches of the index that are in the store, and since when.
+    stored_index: Vec<(Instant, ReadyBatch)>,
+    index_closed_at: Instant,
+    /// Publishing failed; it is not tried before.
+    publish_after: Option<Instant>,
     /// Arrival of the last record followed, and when it was followed.
     last_record: Option<(Timestamp, Instant)>,
 }

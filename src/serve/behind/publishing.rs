@@ -4,6 +4,7 @@
 //! again after a crash. A reconcile that is the same again is neither parsed nor stored.
 
 use std::{
+    cell::Cell,
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -31,8 +32,10 @@ use crate::{
     summarise::{FieldHistory, Summariser, Summary},
 };
 
-/// How often an object is written anew before what can't be read of it is given up.
-const WRITE_TRIES: u32 = 10;
+/// How often a payload is read before it is given up.
+const READ_TRIES: u32 = 10;
+/// After something could not be published.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Reconciles whose spans may wait for an upload: some 10 KB each.
 const MAX_AWAITING: usize = 256;
@@ -45,8 +48,8 @@ pub(super) struct Job {
     pub(super) reconcile: ClosedReconcile,
     subject: SubjectIdentity,
     fingerprint: PayloadHash,
-    /// How often it could not be written.
-    failed_writes: u32,
+    /// How often a payload of it could not be read.
+    failed_reads: Cell<u32>,
 }
 
 impl Job {
@@ -84,7 +87,7 @@ impl Desk {
                 subject: reconcile.subject.identity(),
                 fingerprint: reconcile.fingerprint(),
                 reconcile,
-                failed_writes: 0,
+                failed_reads: Cell::new(0),
             });
         }
     }
@@ -95,7 +98,13 @@ impl Desk {
         if is_full || self.is_outbox_full() || self.is_commit_overdue() {
             return false;
         }
-        let Some(mut job) = self.waiting.pop_front() else {
+        if self
+            .publish_after
+            .is_some_and(|after| Instant::now() < after)
+        {
+            return false;
+        }
+        let Some(job) = self.waiting.pop_front() else {
             return false;
         };
         let ticket = self.behind.history.begin();
@@ -109,10 +118,10 @@ impl Desk {
             Err(error) => {
                 self.published.pop_back();
                 tracing::warn!(trace_id = job.trace_id(), %error, "cannot publish a reconcile yet");
-                job.failed_writes += 1;
                 // First in line again: a subject's reconciles keep their order.
                 self.waiting.push_front(job);
                 // Not at once: whatever is wrong takes a while to pass.
+                self.publish_after = Some(Instant::now() + RETRY_AFTER);
                 false
             }
         }
@@ -170,19 +179,18 @@ impl Desk {
             previous_trace_id: last.before(job.trace_id()).map(|id| id.to_string()),
             ..Context::default()
         };
+        let mut found_out = None;
         let line = if let Some(known) = known {
             context.parent_trace_id = self.parent_trace(known.subject.facts.parent_uid.as_deref());
             context.before = Some((known.clone(), last.ended_at));
             line_again(known, &job.reconcile, object, context)
         } else {
             let (reading, _) = self.read_payloads(job, io::sink())?;
-            let fields = self.behind.history.fields(&job.subject).to_vec();
             context.parent_trace_id =
                 self.parent_trace(reading.summary.subject.parent_uid.as_deref());
             let payloads = reading.report.steps;
             let line = line_of(&job.reconcile, reading.summary, payloads, object, context);
-            let history = &mut self.behind.history;
-            history.note(&job.subject, last.clone(), &line, fields);
+            found_out = Some(line.clone());
             line
         };
         let (trace_id, ended_at) = (Arc::clone(&job.reconcile.trace_id.0), line.ended_at);
@@ -194,6 +202,10 @@ impl Desk {
         }
         self.behind.metrics.reconcile_unchanged();
         let history = &mut self.behind.history;
+        if let Some(line) = found_out {
+            let fields = history.fields(&job.subject).to_vec();
+            history.note(&job.subject, last.clone(), &line, fields);
+        }
         history.note_again(&job.subject, trace_id, ended_at);
         Ok(())
     }
@@ -268,7 +280,7 @@ impl Desk {
         let mut summariser = Summariser::new();
         let mut source = LoggedPayloads {
             follower: &mut self.behind.follower,
-            may_try_again: job.failed_writes < WRITE_TRIES,
+            failed_reads: &job.failed_reads,
         };
         let report = write_document(
             &job.reconcile,
@@ -382,15 +394,18 @@ const fn name_of(closing: Closing) -> &'static str {
 /// Payloads, read back from the log.
 struct LoggedPayloads<'l> {
     follower: &'l mut Follower,
-    /// What the disk fails to read now it may read later.
-    may_try_again: bool,
+    failed_reads: &'l Cell<u32>,
 }
 
 impl PayloadSource for LoggedPayloads<'_> {
     fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>> {
         match self.follower.read(half.position) {
             Ok(record) => Ok(Some(decode_step(kind, &record.message).payload)),
-            Err(ReadError::Read { source, .. }) if self.may_try_again => Err(source),
+            // What the disk fails to read now it may read later.
+            Err(ReadError::Read { source, .. }) if self.failed_reads.get() < READ_TRIES => {
+                self.failed_reads.update(|tries| tries + 1);
+                Err(source)
+            }
             Err(error) => {
                 tracing::error!(%error, "a payload is lost: it can't be read back from the spool");
                 Ok(None)

@@ -56,7 +56,7 @@ pub(super) struct Unresolved {
 impl Desk {
     /// Appends a line to the index, unless an earlier process did.
     pub(super) fn note_in_index(&mut self, line: &Line) -> io::Result<()> {
-        if self.behind.index.has(&line.trace_id) {
+        if self.behind.index.has(line) {
             return Ok(());
         }
         match self.behind.index.append(line, self.behind.clock.now()) {
@@ -80,6 +80,7 @@ impl Desk {
         let sent = self.send_parcels();
         self.close_index(draining);
         let sent_index = self.send_index();
+        self.remove_stored_index();
         heard || overdue || committed || sent || sent_index
     }
 
@@ -122,7 +123,7 @@ impl Desk {
                 }
                 Event::IndexDone { batch, stored } => {
                     self.sending_index.remove(&batch.path);
-                    self.behind.index.remove(&batch);
+                    self.stored_index.push((Instant::now(), batch.clone()));
                     if stored {
                         self.behind.metrics.index_stored();
                         if let Some(pruner) = &mut self.behind.pruner {
@@ -158,6 +159,11 @@ impl Desk {
         label.line.object.state = state;
         if let Err(error) = self.note_in_index(&label.line) {
             tracing::warn!(%error, "cannot write to the index yet");
+            if error.kind() == io::ErrorKind::StorageFull {
+                // It is where it belongs, and the room that it takes is what the line needs.
+                self.behind.parcels.finish(parcel);
+                self.behind.parcels.remove_finished();
+            }
             self.unresolved.push(Unresolved {
                 parcel,
                 label,
@@ -165,6 +171,10 @@ impl Desk {
                 since: Instant::now(),
             });
             return;
+        }
+        if self.behind.parcels.is_left(parcel) {
+            // Its records may be in the log still.
+            self.behind.index.remember(&label.line);
         }
         self.sending.remove(&parcel);
         self.behind.parcels.finish(parcel);

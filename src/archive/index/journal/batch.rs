@@ -13,7 +13,8 @@ use std::{
 
 use serde::Deserialize;
 
-use super::super::{IndexKey, MAX_BATCH_BYTES, trace_hash};
+use super::super::{IndexKey, MAX_BATCH_BYTES, line_hash};
+use crate::time::Timestamp;
 
 const ZSTD_LEVEL: i32 = 3;
 /// Read at a time when looking for the end of the last whole line.
@@ -172,8 +173,8 @@ pub(super) fn whole_lines(path: &Path) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Adds the traces in a batch to those known, up to `limit`. What can't be read is passed over.
-pub(super) fn collect_traces(
+/// Adds the lines in a batch to those known, up to `limit`. What can't be read is passed over.
+pub(super) fn collect_lines(
     path: &Path,
     kind: FileKind,
     known: &mut HashSet<u64>,
@@ -183,6 +184,8 @@ pub(super) fn collect_traces(
     struct Traced<'l> {
         #[serde(borrow)]
         trace_id: std::borrow::Cow<'l, str>,
+        started_at: Timestamp,
+        ended_at: Timestamp,
     }
 
     let file = File::open(path)?;
@@ -198,7 +201,12 @@ pub(super) fn collect_traces(
             break;
         }
         if let Ok(traced) = serde_json::from_slice::<Traced<'_>>(&line) {
-            known.insert(trace_hash(&traced.trace_id));
+            let Traced {
+                trace_id,
+                started_at,
+                ended_at,
+            } = traced;
+            known.insert(line_hash(&trace_id, started_at, ended_at));
         }
     }
     Ok(())

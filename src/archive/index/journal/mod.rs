@@ -20,7 +20,7 @@ use std::{
 };
 
 use self::batch::{FileKind, LineFile};
-use super::{IndexKey, InstanceName, MAX_LINE_BYTES, Partition, trace_hash};
+use super::{IndexKey, InstanceName, MAX_LINE_BYTES, Partition, line_hash};
 use crate::{line::Line, time::Timestamp};
 
 /// Batches open at once: lines of this hour, of the one before, and of two that waited long.
@@ -48,8 +48,10 @@ pub struct IndexJournal {
     /// Nothing is appended to these any more.
     closing: Vec<ClosingBatch>,
     ready: VecDeque<ReadyBatch>,
-    /// Hashes of trace ids.
+    /// Lines that may come again.
     earlier: HashSet<u64>,
+    /// The folder is not synced since a file was begun or closed.
+    has_new_names: bool,
 }
 
 /// A closed batch that waits to be stored.
@@ -89,6 +91,7 @@ impl IndexJournal {
             closing: Vec::new(),
             ready: VecDeque::new(),
             earlier: HashSet::new(),
+            has_new_names: false,
         };
         journal.take_up()?;
         if let Err(error) = journal.close_due(Timestamp::default(), true) {
@@ -98,10 +101,15 @@ impl IndexJournal {
         Ok(journal)
     }
 
-    /// Whether an earlier process wrote a line of this trace that was not known to be stored when
-    /// it ended. Of very many only the last are known.
-    pub fn has(&self, trace_id: &str) -> bool {
-        self.earlier.contains(&trace_hash(trace_id))
+    /// Whether an earlier process wrote this very line and did not know it to be stored when it
+    /// ended, or such a line was [remembered](Self::remember). Of very many only the last are known.
+    pub fn has(&self, line: &Line) -> bool {
+        self.earlier.contains(&hash_of(line))
+    }
+
+    /// A line may come again.
+    pub fn remember(&mut self, line: &Line) {
+        self.earlier.insert(hash_of(line));
     }
 
     /// A crash of this process does not lose the line once this returns. A line that fails leaves
@@ -170,6 +178,12 @@ impl IndexJournal {
         for batch in &mut self.open {
             batch.lines.sync()?;
         }
+        if std::mem::take(&mut self.has_new_names)
+            && let Err(error) = File::open(&self.folder).and_then(|folder| folder.sync_all())
+        {
+            self.has_new_names = true;
+            return Err(error);
+        }
         Ok(())
     }
 
@@ -211,6 +225,7 @@ impl IndexJournal {
         // NOTE: a name that can't be taken must not be tried for ever.
         self.next_sequence = self.next_sequence.saturating_add(1);
         let lines = LineFile::create(&FileKind::Lines.path(&self.folder, &key))?;
+        self.has_new_names = true;
         if self.open.len() >= MAX_OPEN {
             let oldest = self.open.remove(0);
             self.closing.push(oldest.into_closing());
@@ -225,6 +240,12 @@ impl IndexJournal {
 
     /// Lets nothing more be appended to these.
     fn seal(&mut self, is_done: impl Fn(&OpenBatch) -> bool) {
+        for batch in self.open.iter_mut().filter(|batch| is_done(batch)) {
+            // Closing copies it into a file that is synced; until then the loss of power costs it.
+            if let Err(error) = batch.lines.sync() {
+                tracing::warn!(%error, "cannot sync an index batch");
+            }
+        }
         let done = self.open.extract_if(.., |batch| is_done(batch));
         self.closing.extend(done.map(OpenBatch::into_closing));
     }
@@ -235,7 +256,10 @@ impl IndexJournal {
             return batch::remove(&FileKind::Lines.path(&self.folder, key));
         }
         match batch::close(&self.folder, key, *bytes) {
-            Ok(size) => self.add_ready(key, size),
+            Ok(size) => {
+                self.has_new_names = true;
+                self.add_ready(key, size);
+            }
             Err(error) if is_gone(&error, &FileKind::Lines.path(&self.folder, key)) => {
                 tracing::error!(%key, "an index batch is lost: its file is gone");
             }
@@ -283,7 +307,7 @@ impl IndexJournal {
                 continue;
             }
             let traces = &mut self.earlier;
-            if let Err(error) = batch::collect_traces(path, *kind, traces, MAX_EARLIER)
+            if let Err(error) = batch::collect_lines(path, *kind, traces, MAX_EARLIER)
                 && error.kind() != io::ErrorKind::NotFound
             {
                 tracing::warn!(path = %path.display(), %error, "cannot read an index batch");
@@ -345,6 +369,10 @@ impl OpenBatch {
             key: self.key,
         }
     }
+}
+
+fn hash_of(line: &Line) -> u64 {
+    line_hash(&line.trace_id, line.started_at, line.ended_at)
 }
 
 /// Whether a file that could not be found is this one.

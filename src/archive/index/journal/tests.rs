@@ -120,9 +120,14 @@ fn a_crash_loses_nothing_but_a_torn_line() {
     assert_eq!(taken_up[..1], closed);
     assert_eq!(taken_up[1].instance, instance(1));
     assert_eq!(taken_up[1].sequence, 2);
-    assert!(journal.has("a") && journal.has("b") && !journal.has("c"));
+    let has = |trace, started_at| journal.has(&line(trace, started_at));
+    assert!(has("a", at(0)) && has("b", at(61)) && !has("c", at(62)));
+    // A part of it that came late is another line.
+    assert!(!has("a", at(1)));
     journal.append(&line("d", at(70)), at(70)).unwrap();
-    assert!(!journal.has("d"));
+    assert!(!journal.has(&line("d", at(70))));
+    journal.remember(&line("d", at(70)));
+    assert!(journal.has(&line("d", at(70))));
     journal.close_due(at(70), true).unwrap();
     let last = journal.ready().last().unwrap();
     assert_eq!((last.key.sequence, &last.key.instance), (1, &instance(2)));
@@ -177,7 +182,10 @@ fn only_the_last_traces_of_an_earlier_process_are_known() {
     let key = journal.ready().last().unwrap().key.clone();
     drop(journal);
     let many: Vec<_> = (0..MAX_EARLIER)
-        .map(|number| format!("{{\"trace_id\":\"{number}\"}}\n"))
+        .map(|number| {
+            let at = at(0).rfc3339();
+            format!(r#"{{"trace_id":"{number}","started_at":"{at}","ended_at":"{at}"}}"#) + "\n"
+        })
         .collect();
     let key = IndexKey {
         sequence: key.sequence + 1,
@@ -185,8 +193,9 @@ fn only_the_last_traces_of_an_earlier_process_are_known() {
     };
     fs::write(FileKind::Lines.path(folder.path(), &key), many.concat()).unwrap();
     let journal = open(folder.path(), 2);
-    assert!(journal.has("0") && journal.has(&(MAX_EARLIER - 1).to_string()));
-    assert!(!journal.has("first") && !journal.has("second"));
+    let has = |trace: &str| journal.has(&line(trace, at(0)));
+    assert!(has("0") && has(&(MAX_EARLIER - 1).to_string()));
+    assert!(!has("first") && !has("second"));
     assert_eq!(journal.earlier.len(), MAX_EARLIER);
 }
 
@@ -264,7 +273,7 @@ fn a_batch_that_cannot_be_closed_at_the_start_does_not_keep_from_starting() {
     drop(journal);
     fs::create_dir(&in_the_way).unwrap();
     let mut journal = open(folder.path(), 2);
-    assert!(journal.has("a"));
+    assert!(journal.has(&line("a", at(0))));
     assert!(journal.next_deadline().unwrap() < at(0));
     fs::remove_dir(&in_the_way).unwrap();
     journal.close_due(at(0), false).unwrap();
