@@ -120,7 +120,8 @@ fn start_logging(format: LogFormat, debug: bool) {
     let default = if debug {
         "spanplane=debug,info"
     } else {
-        "info"
+        // What it tells of a store that is away is told here, once.
+        "info,object_store=warn"
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let is_terminal = std::io::stderr().is_terminal();

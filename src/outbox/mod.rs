@@ -1,8 +1,8 @@
 //! What is finished and waits on local disk to go where it belongs: objects for the store
 //! ([`Parcels`]) and batches of spans for the collector ([`TraceBatches`]).
 //!
-//! A message waits in the spool as it came; a reconcile waits here as what became of it, some
-//! twenty times smaller. Invariant: a file that stands here under its name is whole, and its bytes
+//! A message waits in the spool as it came; a reconcile waits here as what became of it, which is
+//! far smaller. Invariant: a file that stands here under its name is whole, and its bytes
 //! never change, so that sending it again after a crash changes nothing.
 
 mod batches;
