@@ -17,6 +17,11 @@ pub trait Disk: fmt::Debug + Send + Sync {
 
     /// Makes what was created or removed in this folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// Room that is left for files in this folder.
+    fn free_bytes(&self, _folder: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
 }
 
 /// A file that grows at its end.
@@ -42,6 +47,11 @@ impl Disk for LocalDisk {
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         fs::File::open(folder)?.sync_all()
+    }
+
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let free = rustix::fs::statvfs(folder)?;
+        Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 }
 

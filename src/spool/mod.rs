@@ -4,7 +4,8 @@
 //!
 //! - An append that was answered survives `kill -9` at any moment after; it survives the loss of
 //!   power once the sync interval has passed (at once, if that interval is zero).
-//! - Bounded in bytes: when it is full an append is refused at once.
+//! - Bounded in bytes: when it is full an append is refused at once, and so is one that would take
+//!   the last of the disk, which is for what is made of the log.
 //! - Memory does not grow with what waits in it.
 //! - One process a data directory, held by a lock that dies with the process.
 //!
@@ -79,6 +80,8 @@ use crate::{
 /// A segment is full at this size. Smaller ones give disk back sooner, larger ones mean fewer
 /// files: a full log of 1 GiB has 128.
 const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
+/// The part of its limit that the log leaves free on the disk, for what is made of it.
+const KEPT_FREE: u64 = 128;
 /// Appends that may wait for the writer. More than core keeps in flight.
 const WAITING_RECORDS: usize = 1024;
 /// Bytes that may wait for the writer, in memory: half of what the sidecar may use.
@@ -189,6 +192,7 @@ impl Spool {
             appended,
             max_bytes: settings.max_bytes,
             segment_bytes: SEGMENT_BYTES.min(settings.max_bytes / 8),
+            kept_free: settings.max_bytes / KEPT_FREE,
             sync: settings.sync,
             next_segment,
             active: None,

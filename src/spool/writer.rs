@@ -105,6 +105,8 @@ pub(super) struct Writer {
     pub(super) appended: Arc<Bell>,
     pub(super) max_bytes: u64,
     pub(super) segment_bytes: u64,
+    /// What the log leaves of the disk.
+    pub(super) kept_free: u64,
     pub(super) sync: Duration,
     pub(super) next_segment: SegmentId,
     pub(super) active: Option<ActiveSegment>,
@@ -168,11 +170,29 @@ impl Writer {
         if accepted.is_empty() {
             return;
         }
-        let outcome = self.write(&accepted);
+        let outcome = self
+            .check_room(planned)
+            .and_then(|()| self.write(&accepted));
         self.report(outcome.as_ref().err());
         for append in accepted {
             answer(append, outcome.clone());
         }
+    }
+
+    /// Leaves some of the disk for what is made of the log: else nothing could be, and nothing in
+    /// the log could go.
+    fn check_room(&mut self, bytes: u64) -> Result<(), AppendError> {
+        // Whoever can't tell how much is left finds out by writing.
+        let free = self.disk.free_bytes(&self.folder).unwrap_or(u64::MAX);
+        if free >= self.kept_free.saturating_add(bytes) {
+            return Ok(());
+        }
+        // Sealed, the segment can go once its records are done, and make room.
+        self.seal_active();
+        Err(AppendError::Write {
+            path: self.folder.clone(),
+            source: Arc::new(io::ErrorKind::StorageFull.into()),
+        })
     }
 
     fn write(&mut self, appends: &[Append]) -> Result<(), AppendError> {
@@ -208,9 +228,11 @@ impl Writer {
             }
             Err(source) => {
                 // NOTE: if the cut fails too, the segment ends here: what is behind is a torn tail.
+                // Where the disk is full, a sealed segment can go once its records are done.
+                let must_go = source.kind() == io::ErrorKind::StorageFull && start > FIRST_OFFSET;
                 match active.file.truncate(u64::from(start)) {
-                    Ok(()) => self.active = Some(active),
-                    Err(_) => self.ledger.seal(id),
+                    Ok(()) if !must_go => self.active = Some(active),
+                    _ => self.ledger.seal(id),
                 }
                 Err(self.write_error(id, source))
             }

@@ -28,6 +28,8 @@ struct State {
     failing: Vec<Call>,
     /// Bytes that still fit; `None`: as many as you like.
     room: Option<u64>,
+    /// Bytes that it says are free, if it is asked; `None`: more than anybody needs.
+    free: Option<u64>,
     held: bool,
     /// Somebody waits for the end of that.
     waiting: bool,
@@ -52,6 +54,10 @@ impl TestDisk {
 
     pub(crate) fn set_room(&self, bytes: Option<u64>) {
         self.state().room = bytes;
+    }
+
+    pub(crate) fn set_free(&self, bytes: u64) {
+        self.state().free = Some(bytes);
     }
 
     pub(crate) fn fail(&self, calls: &[Call]) {
@@ -125,6 +131,10 @@ impl Disk for TestDisk {
 
     fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
         self.ask(Call::SyncFolder)
+    }
+
+    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
+        Ok(self.state().free.unwrap_or(u64::MAX))
     }
 }
 

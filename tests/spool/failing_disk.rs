@@ -312,3 +312,20 @@ fn closing_tells_when_something_could_not_be_synced() {
         assert!(disk.calls().contains(&Call::SyncFolder));
     }
 }
+
+#[test]
+fn the_last_of_the_disk_is_left_for_what_is_made_of_the_log() {
+    let home = Home::new(ROOMY);
+    let disk = TestDisk::default();
+    let mut log = home.open_on(&disk);
+    log.append(&record(1)).unwrap();
+    // What it leaves is a part of its limit.
+    disk.set_free(ROOMY / 128);
+    assert_kind(log.append(&record(2)), io::ErrorKind::StorageFull);
+    // What is there can be done with, and goes, so that there is room again.
+    log.finish_all();
+    assert!(home.files("seg").is_empty());
+    disk.set_free(ROOMY / 128 + FRAME);
+    log.append(&record(3)).unwrap();
+    assert_eq!(log.records(), [record(3)]);
+}
