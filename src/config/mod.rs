@@ -3,18 +3,19 @@
 //! Invariant: every mistake is found, and all of them are told, before anything is bound or
 //! opened. The reference sidecar's flags and variables mean what they mean there.
 
+mod telemetry;
 mod units;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use opentelemetry_proto::tonic::resource::v1::Resource;
 use url::Url;
 
+pub use self::telemetry::Telemetry;
+use self::telemetry::collect;
 pub use self::units::{parse_bytes, parse_duration, parse_socket_mode, show_bytes};
 use crate::{
     archive::{Compression, Retention, StoreUrl, Variables},
-    export::{Lookup, OtlpSettings, Sampler, Signal, resource_from_variables},
     print::PrintFormat,
     redact::Redactor,
 };
@@ -252,49 +253,6 @@ pub struct Settings {
     pub metrics_address: Option<SocketAddr>,
     pub viewer_url: String,
     pub telemetry: Telemetry,
-}
-
-/// What the standard variables of OpenTelemetry say.
-#[derive(Clone, Debug)]
-pub struct Telemetry {
-    /// Where spans go, if anywhere.
-    pub traces: Option<OtlpSettings>,
-    /// Where the sidecar's own metrics go, besides being served.
-    pub metrics: Option<OtlpSettings>,
-    pub resource: Resource,
-    pub sampler: Sampler,
-}
-
-impl Telemetry {
-    fn from_variables(lookup: Lookup<'_>) -> Result<Self, Vec<String>> {
-        let mut mistakes = Vec::new();
-        let traces = collect(
-            OtlpSettings::from_variables(lookup, Signal::Traces),
-            &mut mistakes,
-        );
-        let metrics = collect(
-            OtlpSettings::from_variables(lookup, Signal::Metrics),
-            &mut mistakes,
-        );
-        let resource = collect(resource_from_variables(lookup), &mut mistakes);
-        let sampler = collect(Sampler::from_variables(lookup), &mut mistakes);
-        // What both signals share is wrong only once.
-        mistakes.dedup();
-        match (traces, metrics, resource, sampler) {
-            (Some(traces), Some(metrics), Some(resource), Some(sampler)) => Ok(Self {
-                traces,
-                metrics,
-                resource,
-                sampler,
-            }),
-            _ => Err(mistakes),
-        }
-    }
-}
-
-/// Sets what is wrong aside.
-fn collect<T>(outcome: Result<T, Vec<String>>, mistakes: &mut Vec<String>) -> Option<T> {
-    outcome.map_err(|wrong| mistakes.extend(wrong)).ok()
 }
 
 impl Settings {

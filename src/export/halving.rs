@@ -5,24 +5,16 @@
 
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
-    trace::v1::{ResourceSpans, ScopeSpans, Span},
+    trace::v1::{ResourceSpans, ScopeSpans},
 };
 
-pub(super) fn spans_of(request: &ExportTraceServiceRequest) -> impl Iterator<Item = &Span> {
-    let resources = request.resource_spans.iter();
-    let scopes = resources.flat_map(|resource| &resource.scope_spans);
-    scopes.flat_map(|scope| &scope.spans)
-}
-
-pub(super) fn count_spans(request: &ExportTraceServiceRequest) -> u64 {
-    spans_of(request).count() as u64
-}
+use crate::spans::spans_in;
 
 /// The first half is the smaller one, if there is one.
 pub(super) fn halve(
     request: ExportTraceServiceRequest,
 ) -> (ExportTraceServiceRequest, ExportTraceServiceRequest) {
-    let mut left = spans_of(&request).count() / 2;
+    let mut left = spans_in(&request).count() / 2;
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for resource in request.resource_spans {
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -53,7 +45,7 @@ pub(super) fn halve(
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+    use opentelemetry_proto::tonic::{common::v1::InstrumentationScope, trace::v1::Span};
 
     use super::*;
 
@@ -115,7 +107,7 @@ mod tests {
         ] {
             let whole = batch(shape);
             let (first, second) = halve(whole.clone());
-            let counts = (count_spans(&first), count_spans(&second));
+            let counts = (spans_in(&first).count(), spans_in(&second).count());
             assert!(
                 counts.0 == counts.1 || counts.0 + 1 == counts.1,
                 "{shape:?}"

@@ -37,7 +37,7 @@ use prost::Message;
 use self::{
     condition::Condition,
     failure::{Course, Failure, one_line},
-    halving::{count_spans, halve, spans_of},
+    halving::halve,
     transport::Transport,
 };
 pub use self::{
@@ -51,6 +51,7 @@ pub use self::{
 use crate::{
     backoff::Backoff,
     metrics::{Metrics, SpanLoss},
+    spans::spans_in,
 };
 
 /// A collector that fails this often in a row may do so because of these spans.
@@ -133,7 +134,7 @@ impl Exporter {
         let mut waiting = VecDeque::from([self.piece(request)]);
         let mut is_first_loss = true;
         while let Some(piece) = waiting.pop_front() {
-            let spans = count_spans(&piece.request);
+            let spans = spans_in(&piece.request).count() as u64;
             if spans == 0 {
                 continue;
             }
@@ -245,7 +246,7 @@ impl Exporter {
 }
 
 fn log_loss(request: &ExportTraceServiceRequest, failure: &Failure) {
-    let name = spans_of(request).next().map(|span| one_line(&span.name));
+    let name = spans_in(request).next().map(|span| one_line(&span.name));
     tracing::error!(
         span = name,
         reason = %failure,

@@ -1,3 +1,5 @@
+//! What is remembered, for how long, and what of it survives.
+
 use std::{fs, io::Write as _};
 
 use super::*;

@@ -21,6 +21,7 @@ use prost::Message as _;
 use tokio::sync::Notify;
 
 use super::{Found, UNFINISHED, remove_sent, sync_folder, take_up};
+use crate::spans::spans_in;
 
 const ENDING: &str = ".otlp.zst";
 const ZSTD_LEVEL: i32 = 1;
@@ -101,7 +102,7 @@ impl TraceBatches {
     /// Puts a batch in line and makes it durable. Returns how many spans had to be given up for
     /// it.
     pub fn add(&self, request: &ExportTraceServiceRequest) -> io::Result<u64> {
-        let spans = count_spans(request);
+        let spans = spans_in(request).count() as u64;
         let body = zstd::bulk::compress(&request.encode_to_vec(), ZSTD_LEVEL)?;
         let id = BatchId(self.lock().next);
         let batch = WaitingBatch {
@@ -182,12 +183,4 @@ impl TraceBatches {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn count_spans(request: &ExportTraceServiceRequest) -> u64 {
-    let scopes = request
-        .resource_spans
-        .iter()
-        .flat_map(|resource| &resource.scope_spans);
-    scopes.map(|scope| scope.spans.len() as u64).sum()
 }

@@ -1,3 +1,5 @@
+//! Parcels and batches through restarts and damage.
+
 use std::io::Write as _;
 
 use opentelemetry_proto::tonic::{

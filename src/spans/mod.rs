@@ -122,6 +122,13 @@ pub fn spans_of(line: &Line, links: &Links) -> Vec<Span> {
     spans
 }
 
+/// All spans of a request.
+pub fn spans_in(request: &ExportTraceServiceRequest) -> impl Iterator<Item = &Span> {
+    let resources = request.resource_spans.iter();
+    let scopes = resources.flat_map(|resource| &resource.scope_spans);
+    scopes.flat_map(|scope| &scope.spans)
+}
+
 /// One request with all of these spans under one resource and one scope.
 pub fn request_of(resource: Resource, spans: Vec<Span>) -> ExportTraceServiceRequest {
     let scope = InstrumentationScope {

@@ -10,6 +10,7 @@ mod committing;
 mod dispatching;
 mod following;
 mod paced;
+mod payloads;
 mod publishing;
 mod settling;
 

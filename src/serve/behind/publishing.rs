@@ -10,30 +10,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-
 use super::{
     Desk,
     committing::Published,
     paced::PacedWriter,
+    payloads::LoggedPayloads,
     settling::{Awaiting, UPLOAD_PATIENCE, Waits},
 };
 use crate::{
     archive::{Key, ObjectWriter},
-    decode::decode_step,
     history::{Last, LastObject, Ticket},
     line::{FlappingField, Line, ObjectRef, PayloadState},
     metrics::ObjectLoss,
     outbox::{Label, ParcelId},
-    publish::{Context, DocumentReport, PayloadSource, line_again, line_of, write_document},
-    reconcile::{ClosedReconcile, Closing, Half, PayloadHash, Subject, SubjectIdentity},
-    record::RecordKind,
-    spool::{Follower, ReadError},
+    publish::{Context, DocumentReport, line_again, line_of, write_document},
+    reconcile::{ClosedReconcile, Closing, PayloadHash, Subject, SubjectIdentity},
     summarise::{FieldHistory, Summariser, Summary},
 };
 
-/// How often a payload is read before it is given up.
-const READ_TRIES: u32 = 10;
 /// After something could not be published.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -388,28 +382,5 @@ const fn name_of(closing: Closing) -> &'static str {
         Closing::Overdue => "overdue",
         Closing::Flooded => "flooded",
         Closing::ShuttingDown => "shutting_down",
-    }
-}
-
-/// Payloads, read back from the log.
-struct LoggedPayloads<'l> {
-    follower: &'l mut Follower,
-    failed_reads: &'l Cell<u32>,
-}
-
-impl PayloadSource for LoggedPayloads<'_> {
-    fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>> {
-        match self.follower.read(half.position) {
-            Ok(record) => Ok(Some(decode_step(kind, &record.message).payload)),
-            // What the disk fails to read now it may read later.
-            Err(ReadError::Read { source, .. }) if self.failed_reads.get() < READ_TRIES => {
-                self.failed_reads.update(|tries| tries + 1);
-                Err(source)
-            }
-            Err(error) => {
-                tracing::error!(%error, "a payload is lost: it can't be read back from the spool");
-                Ok(None)
-            }
-        }
     }
 }

@@ -1,3 +1,5 @@
+//! The journal through crashes, full disks and other people's files.
+
 use super::*;
 use crate::{
     archive::Compression,

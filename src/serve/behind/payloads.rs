@@ -1,0 +1,40 @@
+//! Payloads, read back from the log. Invariant: what the disk fails to read now it may read later;
+//! a payload is given up only after that was tried often enough.
+
+use std::{cell::Cell, io};
+
+use bytes::Bytes;
+
+use crate::{
+    decode::decode_step,
+    publish::PayloadSource,
+    reconcile::Half,
+    record::RecordKind,
+    spool::{Follower, ReadError},
+};
+
+/// How often a payload is read before it is given up.
+const READ_TRIES: u32 = 10;
+
+/// Payloads, read back from the log.
+pub(super) struct LoggedPayloads<'l> {
+    pub(super) follower: &'l mut Follower,
+    /// How often one could not be read.
+    pub(super) failed_reads: &'l Cell<u32>,
+}
+
+impl PayloadSource for LoggedPayloads<'_> {
+    fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>> {
+        match self.follower.read(half.position) {
+            Ok(record) => Ok(Some(decode_step(kind, &record.message).payload)),
+            Err(ReadError::Read { source, .. }) if self.failed_reads.get() < READ_TRIES => {
+                self.failed_reads.update(|tries| tries + 1);
+                Err(source)
+            }
+            Err(error) => {
+                tracing::error!(%error, "a payload is lost: it can't be read back from the spool");
+                Ok(None)
+            }
+        }
+    }
+}
