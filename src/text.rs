@@ -1,16 +1,22 @@
 //! Texts cut to size, at the border of a character.
 
+use std::borrow::Cow;
+
 /// What stands where a text was cut.
 const CUT: &str = "…";
 
 /// The text, or as much of it as fits into `bytes` with a mark that it was cut.
-pub fn cut_text(text: &str, bytes: usize) -> String {
+pub fn cut(text: &str, bytes: usize) -> Cow<'_, str> {
     if text.len() <= bytes {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let end = text.floor_char_boundary(bytes.saturating_sub(CUT.len()));
-    let kept = text.get(..end).unwrap_or_default();
-    format!("{kept}{CUT}")
+    Cow::Owned(format!("{}{CUT}", text.get(..end).unwrap_or_default()))
+}
+
+/// The same as a text of its own.
+pub fn cut_text(text: &str, bytes: usize) -> String {
+    cut(text, bytes).into_owned()
 }
 
 #[cfg(test)]

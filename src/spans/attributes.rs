@@ -5,9 +5,9 @@
 //! [`MAX_VALUE_BYTES`], a list counted with [`ELEMENT_OVERHEAD`] an element. A cut is never within
 //! a character.
 
-use std::borrow::Cow;
-
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, any_value::Value};
+
+use crate::text::cut;
 
 /// On a span.
 const MAX_ATTRIBUTES: usize = 32;
@@ -19,8 +19,6 @@ const MAX_VALUE_BYTES: usize = 2047;
 const MAX_TERM_BYTES: usize = 255;
 /// What an element costs where a list is written as JSON: two quotes and a comma.
 const ELEMENT_OVERHEAD: usize = 3;
-
-const ELLIPSIS: &str = "…";
 
 /// A list on its way onto a span or an event; the most important goes first.
 #[derive(Debug)]
@@ -179,15 +177,6 @@ fn fitting<S: AsRef<str>>(elements: impl IntoIterator<Item = S>) -> Vec<AnyValue
         });
     }
     values
-}
-
-/// At most `limit` bytes of a text; an ellipsis stands for the rest.
-pub(super) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
-    if text.len() <= limit {
-        return Cow::Borrowed(text);
-    }
-    let end = text.floor_char_boundary(limit.saturating_sub(ELLIPSIS.len()));
-    Cow::Owned(format!("{}{ELLIPSIS}", text.get(..end).unwrap_or_default()))
 }
 
 /// At most `limit` bytes of a text, a space for every control character.
