@@ -7,11 +7,22 @@ PATH=$PATH:/usr/local/go/bin
 
 left_out() { echo "config: LEFT OUT: $*"; }
 
+field_of() { "$python" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+
 # Installs a program of a Go module unless it is there, and prints its path.
 go_program() {
   local name=${1##*/} folder=$tools/${1##*/}@$2
   [ -x "$folder/$name" ] || GOBIN=$folder go install "$1@$2" >&2 || return 1
   echo "$folder/$name"
+}
+
+# The same for a module that not every copy of the checksum database knows.
+go_program_by_sum() {
+  local sum
+  export GONOSUMDB=$1
+  sum=$(cd "$tools" && go mod download -json "$1@$2" | field_of Sum) || return 1
+  [ "$sum" = "$3" ] || { echo "config: $1@$2 is not what it was: $sum" >&2; return 1; }
+  go_program "$1" "$2"
 }
 
 # From a package of the distribution's, which need not be installed for that.
@@ -29,7 +40,7 @@ debian_prometheus() {
 # Crossplane's chart and CRDs, as they were released.
 crossplane_cluster() {
   local module
-  module=$(cd "$tools" && go mod download -json "github.com/crossplane/crossplane/v2@$1" | "$python" -c 'import json, sys; print(json.load(sys.stdin)["Dir"])') || return 1
+  module=$(cd "$tools" && go mod download -json "github.com/crossplane/crossplane/v2@$1" | field_of Dir) || return 1
   echo "$module/cluster"
 }
 
@@ -51,8 +62,8 @@ find_tools() {
     cluster=$(crossplane_cluster v2.2.1) || cluster=''
     helm=$(go_program helm.sh/helm/v3/cmd/helm v3.22.0) || helm=''
     actionlint=$(go_program github.com/rhysd/actionlint/cmd/actionlint v1.7.12) || actionlint=''
-    # The last one that does not need Grafana's own modules. Not every copy of the checksum database knows it.
-    linter=$(GONOSUMDB=github.com/grafana/dashboard-linter go_program github.com/grafana/dashboard-linter v0.0.0-20241224134444-1765d94aec4a) || linter=''
+    # The last one that does not need Grafana's own modules.
+    linter=$(go_program_by_sum github.com/grafana/dashboard-linter v0.0.0-20241224134444-1765d94aec4a h1:wpyAYX8+Rqu0LIEE7zXBR/qjBH4t0yXvqlRGa1wD5rg=) || linter=''
   fi
   if command -v prometheus >/dev/null && command -v promtool >/dev/null; then
     prometheus=$(dirname "$(command -v promtool)")
