@@ -8,6 +8,7 @@ use std::{
 
 use self::{
     InTheWay::{Folder, LiveSocket, NoFolder, Nothing, StaleSocket, TextFile},
+    Reference::{Differs, Same},
     Start::{Fails, Serves, Tells},
 };
 use crate::support::program::{Place, Running};
@@ -49,7 +50,6 @@ enum Reference {
     Same,
     Differs(&'static str),
 }
-use Reference::{Differs, Same};
 
 /// The library that it takes flags with says 80 to wrong flags and 1 to wrong variables; shells and
 /// most programs say 2, and so does this one, to both. A container that ends at its start is
