@@ -13,6 +13,7 @@
 
 pub mod authority;
 pub mod otlp;
+pub mod program;
 pub mod s3;
 
 use std::{
