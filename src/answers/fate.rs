@@ -82,10 +82,9 @@ impl<'p> Sequel<'p> {
         let desired = pipeline.desired().and_then(|desired| find(desired, name));
         match (fate, next) {
             (Fate::Unknown | Fate::Never, _) => Self::Nothing,
-            (Fate::Delete, None) => Self::Confirmed,
+            (Fate::Delete, None) | (Fate::Create, Some(_)) => Self::Confirmed,
             (Fate::Delete, Some(next)) if next.is_being_deleted() => Self::BeingDeleted,
             (Fate::Delete, Some(_)) | (_, None) => Self::Refuted,
-            (Fate::Create, Some(_)) => Self::Confirmed,
             (Fate::Update | Fate::Keep, Some(next)) => {
                 let lacking = desired.map(|desired| missing_from(&desired.body, &next.body));
                 match lacking {

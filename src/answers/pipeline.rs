@@ -4,6 +4,8 @@
 //! gives the payloads, and may be that of an earlier, equal reconcile. What a step that failed
 //! returned is nothing: nobody applies it.
 
+use serde_json::value::RawValue;
+
 use super::{
     comparison::{ResourceChange, compare},
     document::{Document, Payload},
@@ -41,7 +43,7 @@ impl<'d> Pipeline<'d> {
         for step in &line.steps {
             let request: RequestParts<'d> = parts(document, step.request.as_ref());
             if pipeline.observed.is_none() && step.request.is_some() {
-                let observed = request.observed.map(|observed| observed.get());
+                let observed = request.observed.map(RawValue::get);
                 pipeline.observed = State::read(observed).filter(|_| observed.is_some());
             }
             let mut state = |text: Option<&'d str>| {
@@ -56,13 +58,13 @@ impl<'d> Pipeline<'d> {
                 Some(place)
             };
             let given = has_json(document, step.request.as_ref())
-                .then(|| state(request.desired.map(|desired| desired.get())))
+                .then(|| state(request.desired.map(RawValue::get)))
                 .flatten();
             let has_failed = step.status.is_failure();
             let returned = (!has_failed && has_json(document, step.response.as_ref()))
                 .then(|| {
                     let response: ResponseParts<'d> = parts(document, step.response.as_ref());
-                    state(response.desired.map(|desired| desired.get()))
+                    state(response.desired.map(RawValue::get))
                 })
                 .flatten();
             pipeline.stages.push(Stage {
