@@ -1,6 +1,8 @@
 //! Questions that people ask, on what a real Crossplane emitted: stored by the real sidecar, read
 //! back through the archive alone.
 
+#![cfg(test)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -95,30 +97,30 @@ async fn payloads_say_what_the_index_says() {
         for row in matrix.resources() {
             *fates.entry(row.fate.as_str()).or_default() += 1;
         }
-        let fated = |fate| {
+        let doomed = |fate| {
             let rows = matrix.resources().filter(move |row| row.fate == fate);
             rows.map(|row| row.name).collect::<BTreeSet<_>>()
         };
         assert_eq!(
-            fated(Fate::Create),
+            doomed(Fate::Create),
             names(&line.resources.create),
             "{}",
             line.trace_id
         );
         assert_eq!(
-            fated(Fate::Update),
+            doomed(Fate::Update),
             names(&line.resources.update),
             "{}",
             line.trace_id
         );
         assert_eq!(
-            fated(Fate::Delete),
+            doomed(Fate::Delete),
             names(&line.resources.delete),
             "{}",
             line.trace_id
         );
         assert_eq!(
-            fated(Fate::Keep).len() as u64,
+            doomed(Fate::Keep).len() as u64,
             line.resources.unchanged,
             "{}",
             line.trace_id
@@ -196,7 +198,7 @@ async fn reconciles_are_found_by_what_people_call_them() {
     let some = &lines[3];
     assert_eq!(find(&some.trace_id).await.unwrap(), *some);
     assert_eq!(find(&some.otel_trace_id).await.unwrap(), *some);
-    assert_eq!(find(&some.trace_id[..12]).await.unwrap(), *some);
+    assert_eq!(find(some.trace_id.get(..12).unwrap()).await.unwrap(), *some);
     assert!(matches!(find("").await, Err(FindError::Ambiguous { .. })));
     assert!(matches!(find("zzzz").await, Err(FindError::NoTrace(_))));
     assert!(matches!(
