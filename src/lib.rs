@@ -5,6 +5,7 @@
 //! puts reconciles together; [`redact`] takes secrets out; [`publish`] writes documents; [`archive`]
 //! stores them. The other modules are leaves: they import no stage.
 
+pub mod answers;
 pub mod archive;
 pub mod assemble;
 pub mod backoff;
@@ -16,6 +17,7 @@ pub mod decode;
 pub mod export;
 pub mod history;
 pub mod ids;
+pub mod json;
 pub mod line;
 pub mod metrics;
 pub mod outbox;

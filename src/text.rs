@@ -1,4 +1,4 @@
-//! Texts cut to size, at the border of a character.
+//! Texts for people: cut to size at the border of a character, and without what deceives.
 
 use std::borrow::Cow;
 
@@ -17,6 +17,22 @@ pub fn cut(text: &str, bytes: usize) -> Cow<'_, str> {
 /// The same as a text of its own.
 pub fn cut_text(text: &str, bytes: usize) -> String {
     cut(text, bytes).into_owned()
+}
+
+/// Shows as itself, and nothing else happens: neither obeyed by a terminal, nor a line end, nor what
+/// turns text around or hides in it.
+pub fn is_showable(character: char) -> bool {
+    !character.is_control()
+        && !matches!(
+            character,
+            '\u{61c}'
+                | '\u{200b}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{2069}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{ffff}'
+        )
 }
 
 #[cfg(test)]

@@ -88,6 +88,12 @@ impl From<object_store::Error> for StoreError {
 }
 
 impl StoreError {
+    /// The store answers, and has no such object.
+    pub fn is_not_found(&self) -> bool {
+        let is_missing = matches!(self.source, object_store::Error::NotFound { .. });
+        is_missing && self.trouble != Trouble::BucketMissing
+    }
+
     /// The store's own words, on one line.
     pub fn detail(&self) -> String {
         self.source.to_string().replace(['\n', '\r'], " ")

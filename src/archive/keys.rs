@@ -56,6 +56,16 @@ impl Key {
         Self(format!("{whole}-part-{digits}{ending}"))
     }
 
+    /// A key that somebody asks for, if it can be one of a reconcile: nothing outside that folder
+    /// can be named.
+    pub fn parse(text: &str) -> Option<Self> {
+        let segments = text.strip_prefix(RECONCILES)?.strip_prefix('/')?.split('/');
+        let is_clean = |segment: &str| !segment.is_empty() && segment == sanitise(segment);
+        let is_key =
+            text.len() < 255 && segments.clone().count() == 5 && segments.clone().all(is_clean);
+        is_key.then(|| Self(text.to_owned()))
+    }
+
     /// A key that stands in the bucket, if it is one of a reconcile.
     pub(super) fn of_stored(key: &str) -> Option<Self> {
         key.starts_with(RECONCILES).then(|| Self(key.to_owned()))
@@ -242,6 +252,25 @@ mod tests {
         assert!(!other.is_of_trace(&trace));
     }
 
+    #[test]
+    fn nothing_else_can_be_asked_for() {
+        let key = "v1/reconciles/Network.x/default/a/2026-11-16/043646.133-t.json.zst";
+        assert!(Key::parse(key).is_some());
+        for odd in [
+            "",
+            "v1/index/date=2026-11-16/hour=04/a.jsonl.zst",
+            "v1/reconciles/../../a/b/c",
+            "v1/reconciles/a/b/c/d",
+            "v1/reconciles/a/b/c/d/e/f",
+            "v1/reconciles/a//c/d/e",
+            "v1/reconciles/a/b/c/d/e%2f",
+            "/v1/reconciles/a/b/c/d/e",
+            "v1/reconcilesx/a/b/c/d/e",
+        ] {
+            assert_eq!(Key::parse(odd), None, "{odd}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_message_can_leave_its_folder(
@@ -264,6 +293,7 @@ mod tests {
                     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
                     prop_assert!(segment.chars().all(allowed), "{key}");
                 }
+                prop_assert!(Key::parse(key).is_some());
                 let path = object_store::path::Path::from(key);
                 prop_assert_eq!(path.as_ref(), key);
             }

@@ -11,13 +11,13 @@
 
 mod keys;
 mod reading;
-mod words;
 
 use serde_json::{Map, Value};
 
 use keys::sort_naturally;
 use reading::{fold_next_lines, is_readable, read_number};
-use words::reads_as_other_type;
+
+use crate::json::reads_as_other_type;
 
 /// Appends `value` as a YAML document that ends with a line end.
 ///

@@ -14,7 +14,7 @@ const RESERVED: [&str; 38] = [
 ];
 
 /// Whether `text`, bare, reads as null, a boolean, a number or a timestamp.
-pub(super) fn reads_as_other_type(text: &str) -> bool {
+pub(crate) fn reads_as_other_type(text: &str) -> bool {
     let Some(first) = text.chars().next() else {
         // Nothing at all reads as null.
         return true;

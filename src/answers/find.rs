@@ -1,0 +1,362 @@
+//! Finding a reconcile by what people call it, and its payloads.
+//!
+//! Invariant: an id that fits two reconciles is told as such and never guessed; a subject's name
+//! means its newest reconcile.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use futures_util::{Stream, StreamExt as _};
+
+use super::document::{OpenError, StoredDocument};
+use crate::{
+    archive::{Archive, FetchError, IndexError, Key, Query, SubjectFilter},
+    line::{Line, PayloadState},
+    time::Timestamp,
+};
+
+/// How far ahead the next reconcile of a subject is looked for, at first.
+const NEAR: Duration = Duration::from_mins(15);
+
+/// How people call a reconcile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reference {
+    /// The newest of all.
+    Last,
+    /// The newest of a subject.
+    Subject(SubjectName),
+    /// The beginning of its trace id.
+    Trace(String),
+}
+
+/// How people call a subject: `Network/prod-net`, `network.platform.example.org/prod-net`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SubjectName {
+    pub kind: String,
+    /// `None` for any.
+    pub group: Option<String>,
+    /// `None` for all of the kind.
+    pub name: Option<String>,
+}
+
+/// Where to look.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// `None` for all.
+    pub namespace: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    #[error("no reconcile is known in this store")]
+    Empty,
+    #[error("no reconcile of {0} is known")]
+    NoSubject(SubjectName),
+    #[error("no reconcile has an id that begins with {0}")]
+    NoTrace(String),
+    #[error("{prefix} is the beginning of several ids, such as {one} and {other}")]
+    Ambiguous {
+        prefix: String,
+        one: String,
+        other: String,
+    },
+    #[error("cannot read the index")]
+    Index(#[from] IndexError),
+}
+
+/// Why a reconcile's payloads can't be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum PayloadsError {
+    #[error("the payloads of this reconcile were never stored: {0} was refused by the store")]
+    Dropped(String),
+    #[error("{key} is not in the store: it is still on its way, or the store was away for good")]
+    Queued { key: String },
+    #[error(
+        "{key} is not in the store any more: it was stored at {stored_at} and expired, or was deleted"
+    )]
+    Gone { key: String, stored_at: String },
+    #[error("{0} is no key of a reconcile's object")]
+    NotAKey(String),
+    #[error(transparent)]
+    Fetch(FetchError),
+    #[error("cannot open {key}")]
+    Open { key: String, source: OpenError },
+}
+
+/// Looks things up in an archive.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    archive: Archive,
+}
+
+impl Answers {
+    pub fn new(archive: Archive) -> Self {
+        Self { archive }
+    }
+
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    /// Lines, newest first; see [`Archive::read_index`].
+    pub fn lines(
+        &self,
+        query: Query,
+    ) -> impl Stream<Item = Result<Line, IndexError>> + Send + use<> {
+        self.archive.read_index(query)
+    }
+
+    /// The reconcile that is meant.
+    pub async fn find(&self, reference: &Reference, scope: &Scope) -> Result<Line, FindError> {
+        let query = Query {
+            since: scope.since,
+            until: scope.until,
+            ..Query::default()
+        };
+        match reference {
+            Reference::Last => {
+                let subject = SubjectFilter {
+                    namespace: scope.namespace.clone(),
+                    ..SubjectFilter::default()
+                };
+                let newest = self.newest(Query { subject, ..query }).await?;
+                newest.ok_or(FindError::Empty)
+            }
+            Reference::Subject(subject) => {
+                let filter = subject.filter(scope.namespace.clone());
+                let newest = self
+                    .newest(Query {
+                        subject: filter,
+                        ..query
+                    })
+                    .await?;
+                newest.ok_or_else(|| FindError::NoSubject(subject.clone()))
+            }
+            Reference::Trace(prefix) => {
+                let query = Query {
+                    trace_id: Some(prefix.clone()),
+                    ..query
+                };
+                self.only(query, prefix).await
+            }
+        }
+    }
+
+    async fn newest(&self, query: Query) -> Result<Option<Line>, IndexError> {
+        let mut lines = Box::pin(self.lines(query));
+        lines.next().await.transpose()
+    }
+
+    async fn only(&self, query: Query, prefix: &str) -> Result<Line, FindError> {
+        let mut lines = Box::pin(self.lines(query));
+        let mut found: Option<Line> = None;
+        while let Some(line) = lines.next().await {
+            let line = line?;
+            match &found {
+                // The same trace may have a second line, if a part of it came late.
+                Some(found) if found.trace_id == line.trace_id => {}
+                Some(found) => {
+                    return Err(FindError::Ambiguous {
+                        prefix: prefix.to_owned(),
+                        one: found.trace_id.clone(),
+                        other: line.trace_id,
+                    });
+                }
+                None => {
+                    let is_whole = is_whole_id(&line, prefix);
+                    found = Some(line);
+                    if is_whole {
+                        break;
+                    }
+                }
+            }
+        }
+        found.ok_or_else(|| FindError::NoTrace(prefix.to_owned()))
+    }
+
+    /// The reconcile of the same subject that came after this one.
+    pub async fn next_of(&self, line: &Line) -> Result<Option<Line>, IndexError> {
+        let subject = filter_of(line);
+        // Lines come newest first, so that one that is far back is looked for close to it first.
+        for ahead in [Some(NEAR), Some(NEAR * 8), Some(NEAR * 96), None] {
+            let until = ahead.map(|ahead| line.started_at + ahead);
+            let query = Query {
+                since: Some(line.started_at),
+                until,
+                subject: subject.clone(),
+                ..Query::default()
+            };
+            let mut lines = Box::pin(self.lines(query));
+            let mut next = None;
+            while let Some(later) = lines.next().await.transpose()? {
+                if later.trace_id == line.trace_id {
+                    break;
+                }
+                next = Some(later);
+            }
+            if next.is_some() || until.is_none() {
+                return Ok(next);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The reconcile of the same subject that came before this one.
+    pub async fn previous_of(&self, line: &Line) -> Result<Option<Line>, IndexError> {
+        self.newest(Query {
+            until: Some(line.started_at),
+            subject: filter_of(line),
+            ..Query::default()
+        })
+        .await
+    }
+
+    /// The payloads of a reconcile.
+    pub async fn payloads(&self, line: &Line) -> Result<StoredDocument, PayloadsError> {
+        let key = &line.object.key;
+        match self.document(key).await {
+            Err(PayloadsError::Gone { key, .. }) => Err(match line.object.state {
+                PayloadState::Queued => PayloadsError::Queued { key },
+                PayloadState::Dropped => PayloadsError::Dropped(key),
+                PayloadState::Stored | PayloadState::Unchanged => PayloadsError::Gone {
+                    stored_at: stored_at(&key),
+                    key,
+                },
+            }),
+            other => other,
+        }
+    }
+
+    /// The object at a key of the bucket.
+    pub async fn document(&self, key: &str) -> Result<StoredDocument, PayloadsError> {
+        let parsed = Key::parse(key).ok_or_else(|| PayloadsError::NotAKey(key.to_owned()))?;
+        let bytes = match self.archive.fetch(&parsed).await {
+            Ok(bytes) => bytes,
+            Err(FetchError::Store(error)) if error.is_not_found() => {
+                return Err(PayloadsError::Gone {
+                    stored_at: stored_at(key),
+                    key: key.to_owned(),
+                });
+            }
+            Err(error) => return Err(PayloadsError::Fetch(error)),
+        };
+        StoredDocument::new(bytes).map_err(|source| PayloadsError::Open {
+            key: key.to_owned(),
+            source,
+        })
+    }
+}
+
+/// When the reconcile of an object began, as its key has it.
+fn stored_at(key: &str) -> String {
+    let mut segments = key.rsplit('/');
+    let time = segments.next().and_then(|name| name.split('-').next());
+    let date = segments.next();
+    format!("{} {}", date.unwrap_or_default(), time.unwrap_or_default())
+}
+
+/// Only the subject of this line.
+fn filter_of(line: &Line) -> SubjectFilter {
+    let subject = &line.subject;
+    let group = subject.api_version.split_once('/');
+    SubjectFilter {
+        kind: Some(subject.kind.clone()),
+        group: Some(group.map_or(String::new(), |(group, _)| group.to_owned())),
+        namespace: Some(subject.namespace.clone()),
+        name: Some(subject.name.clone()),
+        // One that was deleted and made again is another, whatever its name.
+        uid: (!subject.uid.is_empty()).then(|| subject.uid.clone()),
+    }
+}
+
+fn is_whole_id(line: &Line, id: &str) -> bool {
+    let digits = |id: &str| id.chars().filter(|c| *c != '-').count();
+    [&line.trace_id, &line.otel_trace_id]
+        .iter()
+        .any(|whole| digits(whole) == digits(id))
+}
+
+impl FromStr for Reference {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "last" => Self::Last,
+            _ if text.contains('/') => Self::Subject(SubjectName::parse(text)),
+            _ => Self::Trace(text.to_owned()),
+        })
+    }
+}
+
+impl SubjectName {
+    /// `KIND`, `KIND/NAME`, either with `.group` behind the kind.
+    pub fn parse(text: &str) -> Self {
+        let (kind, name) = match text.split_once('/') {
+            Some((kind, name)) => (kind, Some(name)),
+            None => (text, None),
+        };
+        let (kind, group) = match kind.split_once('.') {
+            Some((kind, group)) => (kind, Some(group)),
+            None => (kind, None),
+        };
+        Self {
+            kind: kind.to_owned(),
+            group: group.map(str::to_owned),
+            name: name.filter(|name| !name.is_empty()).map(str::to_owned),
+        }
+    }
+
+    pub fn filter(&self, namespace: Option<String>) -> SubjectFilter {
+        SubjectFilter {
+            kind: Some(self.kind.clone()),
+            group: self.group.clone(),
+            namespace,
+            name: self.name.clone(),
+            uid: None,
+        }
+    }
+}
+
+impl fmt::Display for SubjectName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.kind)?;
+        if let Some(group) = &self.group {
+            write!(out, ".{group}")?;
+        }
+        if let Some(name) = &self.name {
+            write!(out, "/{name}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_say_what_they_mean() {
+        let reference = |text: &str| text.parse::<Reference>().unwrap();
+        assert_eq!(reference("last"), Reference::Last);
+        assert_eq!(reference("784cb8b6"), Reference::Trace("784cb8b6".into()));
+        let subject = |kind: &str, group: Option<&str>, name: Option<&str>| SubjectName {
+            kind: kind.into(),
+            group: group.map(str::to_owned),
+            name: name.map(str::to_owned),
+        };
+        assert_eq!(
+            reference("Network/prod-net"),
+            Reference::Subject(subject("Network", None, Some("prod-net")))
+        );
+        assert_eq!(
+            SubjectName::parse("network.platform.example.org/x"),
+            subject("network", Some("platform.example.org"), Some("x"))
+        );
+        assert_eq!(
+            SubjectName::parse("Network"),
+            subject("Network", None, None)
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! What people ask, answered from the archive alone.
+//!
+//! [`Answers`] finds reconciles and fetches their payloads; everything else here is pure: a
+//! [`Document`] is opened, its [`Pipeline`] of states read, and a [`Matrix`], a [`Story`] or a
+//! comparison made of it. The command line and the viewer show the same answers.
+//!
+//! Must not know: how an answer looks, and who asks.
+
+mod comparison;
+mod document;
+mod fate;
+mod find;
+mod matrix;
+mod pipeline;
+mod state;
+mod story;
+
+pub use self::{
+    comparison::{Deed, ResourceChange, compare, compare_resource, is_bookkeeping},
+    document::{Document, DocumentStep, OpenError, Payload, StoredDocument},
+    fate::{Fate, Sequel},
+    find::{Answers, FindError, PayloadsError, Reference, Scope},
+    matrix::{Cell, Mark, Matrix, Row, find},
+    pipeline::{Pipeline, Stage},
+    state::{Resource, State},
+    story::{Moment, Reason, Story},
+};

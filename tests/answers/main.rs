@@ -1,0 +1,208 @@
+//! Questions that people ask, on what a real Crossplane emitted: stored by the real sidecar, read
+//! back through the archive alone.
+
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::StreamExt as _;
+use spanplane::{
+    answers::{
+        Answers, Fate, FindError, Mark, Matrix, Pipeline, Reason, Reference, Scope, Sequel, Story,
+    },
+    archive::Query,
+    line::Line,
+};
+
+use crate::support::{Home, capture};
+
+/// A store with everything that these captures hold.
+async fn stored(captures: &[&str]) -> (Home, Answers) {
+    let home = Home::new();
+    for name in captures {
+        home.play(&[], &capture(name)).await;
+    }
+    let answers = Answers::new(home.archive());
+    (home, answers)
+}
+
+/// All reconciles, oldest first.
+async fn all_lines(answers: &Answers) -> Vec<Line> {
+    let mut lines: Vec<_> = answers
+        .lines(Query::default())
+        .map(Result::unwrap)
+        .collect()
+        .await;
+    lines.reverse();
+    lines
+}
+
+fn names(names: &[String]) -> BTreeSet<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn payloads_say_what_the_index_says() {
+    let (_home, answers) = stored(&[
+        "network",
+        "dropper",
+        "requirements",
+        "secrets",
+        "steady-start",
+        "broken",
+    ])
+    .await;
+    let mut fates: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in all_lines(&answers).await {
+        let stored = answers.payloads(&line).await.unwrap();
+        let document = stored.open().unwrap();
+        let pipeline = Pipeline::read(&line, &document);
+        let matrix = Matrix::of(&pipeline);
+        for (place, step) in line.steps.iter().enumerate() {
+            let Some(told) = step
+                .facts
+                .desired
+                .as_ref()
+                .filter(|_| !step.status.is_failure())
+            else {
+                continue;
+            };
+            let marked = |mark| {
+                let rows = matrix
+                    .resources()
+                    .filter(move |row| row.cells[place].mark == mark);
+                rows.map(|row| row.name).collect::<BTreeSet<_>>()
+            };
+            assert_eq!(marked(Mark::Added), names(&told.added), "{}", line.trace_id);
+            assert_eq!(
+                marked(Mark::Changed),
+                names(&told.changed),
+                "{}",
+                line.trace_id
+            );
+            assert_eq!(
+                marked(Mark::Dropped),
+                names(&told.removed),
+                "{}",
+                line.trace_id
+            );
+            let ready = matrix
+                .resources()
+                .filter(|row| row.cells[place].ready == Some(true));
+            assert_eq!(ready.count() as u64, told.ready, "{}", line.trace_id);
+        }
+        for row in matrix.resources() {
+            *fates.entry(row.fate.as_str()).or_default() += 1;
+        }
+        let doomed = |fate| {
+            let rows = matrix.resources().filter(move |row| row.fate == fate);
+            rows.map(|row| row.name).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(
+            doomed(Fate::Create),
+            names(&line.resources.create),
+            "{}",
+            line.trace_id
+        );
+        assert_eq!(
+            doomed(Fate::Update),
+            names(&line.resources.update),
+            "{}",
+            line.trace_id
+        );
+        assert_eq!(
+            doomed(Fate::Delete),
+            names(&line.resources.delete),
+            "{}",
+            line.trace_id
+        );
+        assert_eq!(
+            doomed(Fate::Keep).len() as u64,
+            line.resources.unchanged,
+            "{}",
+            line.trace_id
+        );
+    }
+    let known: Vec<_> = fates.keys().copied().collect();
+    assert_eq!(
+        known,
+        ["create", "delete", "keep", "never", "unknown", "update"],
+        "{fates:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_resource_has_its_story_and_its_sequel() {
+    let (_home, answers) = stored(&["dropper"]).await;
+    let lines = all_lines(&answers).await;
+    let is_dropping = |line: &&Line| line.dropped.iter().any(|dropped| dropped.observed);
+    let line = lines.iter().find(is_dropping).unwrap();
+    let stored = answers.payloads(line).await.unwrap();
+    let document = stored.open().unwrap();
+    let pipeline = Pipeline::read(line, &document);
+    let story = Story::of(&pipeline, "bucket-b");
+    let marks: Vec<_> = story
+        .moments
+        .iter()
+        .map(|moment| moment.cell.mark)
+        .collect();
+    assert_eq!(marks[..2], [Mark::Added, Mark::Dropped]);
+    assert_eq!(
+        (story.fate, &story.reason),
+        (Fate::Delete, &Reason::Dropped { by: 1 })
+    );
+
+    let next = answers.next_of(line).await.unwrap().unwrap();
+    let place = lines
+        .iter()
+        .position(|other| other.trace_id == line.trace_id)
+        .unwrap();
+    assert_eq!(next.trace_id, lines[place + 1].trace_id);
+    assert_eq!(
+        answers.previous_of(&next).await.unwrap().unwrap().trace_id,
+        line.trace_id
+    );
+    let stored = answers.payloads(&next).await.unwrap();
+    let document = stored.open().unwrap();
+    let next = Pipeline::read(&next, &document);
+    assert_eq!(
+        Sequel::of(&pipeline, Some(&next), "bucket-b"),
+        Sequel::Confirmed
+    );
+    assert_eq!(Sequel::of(&pipeline, None, "bucket-b"), Sequel::NotSeen);
+    assert!(Story::of(&pipeline, "bucket-z").is_unheard_of());
+}
+
+#[tokio::test]
+async fn reconciles_are_found_by_what_people_call_them() {
+    let (_home, answers) = stored(&["dropper", "secrets"]).await;
+    let lines = all_lines(&answers).await;
+    let find = async |reference: &str| {
+        let reference: Reference = reference.parse().unwrap();
+        answers.find(&reference, &Scope::default()).await
+    };
+    let newest = |kind: &str| {
+        lines
+            .iter()
+            .rfind(|line| line.subject.kind == kind)
+            .unwrap()
+    };
+    assert_eq!(find("last").await.unwrap(), *lines.last().unwrap());
+    assert_eq!(
+        find("bucketset/assets").await.unwrap(),
+        *newest("BucketSet")
+    );
+    let some = &lines[3];
+    assert_eq!(find(&some.trace_id).await.unwrap(), *some);
+    assert_eq!(find(&some.otel_trace_id).await.unwrap(), *some);
+    assert_eq!(find(some.trace_id.get(..12).unwrap()).await.unwrap(), *some);
+    assert!(matches!(find("").await, Err(FindError::Ambiguous { .. })));
+    assert!(matches!(find("zzzz").await, Err(FindError::NoTrace(_))));
+    assert!(matches!(
+        find("bucketset/nope").await,
+        Err(FindError::NoSubject(_))
+    ));
+}
