@@ -6,7 +6,7 @@ import time
 from core import counts_in
 from machine import eventually, get
 
-TOUCHES = 32
+TOUCHES = 24
 CONTROLLER = "composite/calms.steady.example.org"
 METRIC = "controller_runtime_reconcile_time_seconds"
 
