@@ -56,7 +56,7 @@ class Payloads:
 
     def __init__(self, stack):
         self.document = functools.lru_cache(maxsize=None)(stack.document)
-        self.opened = 0
+        self.opened, self.states = 0, set()
 
     def check(self, span):
         for event in payload_events(span):
@@ -69,6 +69,7 @@ class Payloads:
             for kind in ("events", "logs"):
                 [link] = jaeger_links(event, kind)
                 assert query_of(link) == ("/open", {"key": key, "pointer": pointer}), link
+            self.states.add(event["crossplane.payload.state"])
             self.opened += 1
 
     def check_root(self, root):

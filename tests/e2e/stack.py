@@ -18,37 +18,48 @@ SERVICE = "spanplane"
 class Stack:
     """Nothing of it is started yet, but for what a caller starts."""
 
-    def __init__(self, name, work, peers, ports, store, protocol, added, **environment):
+    def __init__(self, name, work, peers, ports, store, protocol, added=(), **environment):
         self.name, self.work, self.peers = name, work / name, peers
         self.work.mkdir()
         self.store = store(self.work, peers, ports)
-        self.jaeger = Jaeger(self.work, peers, ports)
-        shipped = ["jaeger"]
-        self.tempo = None
-        if peers.has("tempo", "Tempo and TraceQL"):
-            self.tempo = Tempo(self.work, peers, ports)
-            shipped.append("tempo")
-            environment["TEMPO_ENDPOINT"] = f"127.0.0.1:{self.tempo.otlp}"
-        environment["JAEGER_ENDPOINT"] = f"127.0.0.1:{self.jaeger.otlp}"
-        self.collector = Collector(self.work, peers, ports, shipped, ["collect", *(each for each in added if self.tempo or each != "processors")], **environment)
+        self.jaeger = self.tempo = self.collector = None
+        if can_trace(peers):
+            self.make_collector(ports, added, environment)
         self.socket = self.work / "socket"
         self.sidecar = self.make_sidecar(protocol, ports)
-        crossplane = Core if peers.has("crossplane", "Crossplane itself (what it once sent is played in its place), and its speed") else Captures
+        crossplane = Core if peers.has("crossplane", "Crossplane itself (what one once sent is played in its place), its speed and its API server") else Captures
         self.core = crossplane(self.work, peers, ports, self.socket)
         # Counted over all processes of the sidecar, and when there was none while core ran.
         self.acknowledged, self.away = 0, []
 
+    def make_collector(self, ports, added, environment):
+        """With Jaeger and Tempo behind it."""
+        self.jaeger = Jaeger(self.work, self.peers, ports)
+        shipped, added = ["jaeger"], ["collect", *added]
+        environment["JAEGER_ENDPOINT"] = f"127.0.0.1:{self.jaeger.otlp}"
+        if self.peers.has("tempo", "Tempo and TraceQL"):
+            self.tempo = Tempo(self.work, self.peers, ports)
+            shipped.append("tempo")
+            added += [f"{each}-tempo" for each in added if each == "processors"]
+            environment["TEMPO_ENDPOINT"] = f"127.0.0.1:{self.tempo.otlp}"
+        self.collector = Collector(self.work, self.peers, ports, shipped, added, **environment)
+
     def make_sidecar(self, protocol, ports):
         port = ports.one()
         self.metrics = f"http://127.0.0.1:{port}/metrics"
-        otlp = self.collector.grpc if protocol == "grpc" else self.collector.http
-        environment = {
-            "AWS_ENDPOINT_URL": self.store.url, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp}", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
-            "OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": 1000,
-        }
-        command = [HERE / "first", os.environ["SPANPLANE"], "--socket-path", self.socket, "--store", f"s3://{BUCKET}/{PREFIX.rstrip('/')}", "--metrics-address", f"127.0.0.1:{port}"]
+        environment = {"AWS_ENDPOINT_URL": self.store.url, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
+        if self.collector:
+            otlp = self.collector.grpc if protocol == "grpc" else self.collector.http
+            environment |= {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp}", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+            environment |= {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": 1000}
+        store = f"s3://{BUCKET}/{PREFIX.rstrip('/')}"
+        command = [HERE / "first", os.environ["SPANPLANE"], "--socket-path", self.socket, "--store", store, "--metrics-address", f"127.0.0.1:{port}"]
         return Process(self.work, "spanplane", command, **environment)
+
+    def start_backends(self):
+        self.jaeger.start()
+        if self.tempo:
+            self.tempo.start()
 
     def say(self, text):
         say_all(f"{self.name}: {text}")
@@ -97,6 +108,11 @@ class Stack:
     def traces(self, **tags):
         """Spans of Jaeger by trace, as its own page asks for them."""
         return traces_of(self.jaeger, **tags)
+
+
+def can_trace(peers):
+    """Whether there is anything to send spans to."""
+    return all(peers.has(name, "traces, that is all but the bucket and the index") for name in ("otelcol-peers", "jaeger"))
 
 
 def say_all(text):

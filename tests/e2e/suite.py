@@ -5,7 +5,7 @@
 | broad | MinIO | gRPC | the Collector, and a second one that samples | all scenarios, while store and Collector are away for a minute each |
 | deep | SeaweedFS | http/protobuf | the Collector, with `batch` and `attributes` | fewer, while the sidecar is killed; then core's speed is measured |
 
-Everything is asked from outside: Jaeger's and Tempo's query APIs, an S3 client, metrics, and the Collector's files.
+Without a Collector or Jaeger there is only one, `bare`. Everything is asked from outside: Jaeger's and Tempo's query APIs, an S3 client, metrics, and the Collector's files.
 """
 
 import concurrent.futures
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import traceback
 
+import bare
 import broad
 import deep
 import stack
@@ -49,11 +50,12 @@ def main():
     signal.signal(signal.SIGTERM, raise_interrupt)
     peers = Peers(os.environ["PEERS_FOLDER"], os.environ.get("PEERS_DRIVER"))
     work, ports = pathlib.Path(tempfile.mkdtemp(prefix="spanplane-e2e-")), Ports()
-    stacks = [broad.make(work, peers, ports), deep.make(work, peers, ports)]
+    plays = (broad, deep) if stack.can_trace(peers) else (bare,)
+    stacks = [play.make(work, peers, ports) for play in plays]
     failed = True
     try:
         pool = concurrent.futures.ThreadPoolExecutor()
-        runs = [pool.submit(play, each) for play, each in zip((broad.play, deep.play), stacks)]
+        runs = [pool.submit(play.play, each) for play, each in zip(plays, stacks)]
         for run in concurrent.futures.as_completed(runs):
             run.result()
         failed = False
