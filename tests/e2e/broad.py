@@ -95,8 +95,9 @@ def play_without_store(stack):
 def check_core(stack):
     """No emit failed, but those of functions that hung to core's own deadline: then core has no time left to emit."""
     errors = stack.core.errors()
-    assert all(key in {("function-dead", "response"), ("function-lab", "response")} for key in errors), (errors, stack.answers())
-    return stack.core.calls(), sum(errors.values())
+    hung = {key: errors.pop(key) for key in (("function-dead", "response"), ("function-lab", "response")) if key in errors}
+    stack.check_none_failed(errors, stack.started_at)
+    return stack.core.calls(), sum(hung.values())
 
 
 def play(stack):
@@ -118,7 +119,8 @@ def play(stack):
     stack.core.stop()
     stack.finish_sidecar()
     check(stack, called)
-    stack.say(f"core counted {failed} emits that failed, all of functions that hung to its own deadline")
+    if stack.core.is_real:
+        stack.say(f"core counted {failed} emits that failed, all of functions that hung to its own deadline")
 
 
 def check(stack, called):
@@ -132,6 +134,7 @@ def check(stack, called):
     index.check_halves(stack, table)
     if stack.core.is_real:
         index.check_slow_step(table)
+    if stack.core.is_real and not stack.away:
         # The third is called several times a step by what fails on purpose.
         index.check_calls(table, {function: called[function] for function in ("function-pythonic", "function-auto-ready")})
     sampling.check_sampling(stack, stack.kept, found)

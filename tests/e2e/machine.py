@@ -61,8 +61,10 @@ class Process:
         return self
 
     def finish(self):
-        """Waits for its end, which is to be a good one."""
-        status = self.child.wait()
+        """Waits for its end, which is to be a good one. The longest of all takes 200 s."""
+        status = self.child.wait(timeout=300)
+        # A script that was stopped may leave what it waited for.
+        self.signal(signal.SIGKILL)
         Process.running.discard(self)
         assert status == 0, f"{self.name} ended with {status}; see {self.log}"
 

@@ -12,6 +12,12 @@ class Peers:
         self.driver = pathlib.Path(driver) if driver else None
         self.left_out = []
 
+    def leave_out(self, checks, reason):
+        """Told at once, and again at the end."""
+        if checks not in self.left_out:
+            self.left_out.append(checks)
+            print(f"e2e: LEFT OUT: {checks}, since {reason}", file=sys.stderr, flush=True)
+
     def binary(self, name):
         found = self.find(name)
         assert found, f"{name} is in neither bin nor py/bin of {self.folder}"
@@ -26,7 +32,6 @@ class Peers:
     def has(self, name, checks):
         """Whether a peer is there; if not, it is told what is not checked."""
         there = bool(self.driver) if name == "crossplane" else bool(self.find(name))
-        if not there and checks not in self.left_out:
-            self.left_out.append(checks)
-            print(f"e2e: LEFT OUT: {checks}, since there is no {name}", file=sys.stderr, flush=True)
+        if not there:
+            self.leave_out(checks, f"there is no {name}")
         return there

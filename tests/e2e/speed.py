@@ -62,10 +62,11 @@ def check_speed(stack):
     phases = Phases(stack)
     phases.measure("without the inspector", flags="--enable-pipeline-inspector=false")
     stack.start_sidecar()
-    assert phases.measure("with the sidecar") == 0
+    since = time.time()
+    stack.check_none_failed(phases.measure("with the sidecar"), since)
     stack.store.stop()
     stack.collector.stop()
-    assert phases.measure("store and Collector away") == 0
+    stack.check_none_failed(phases.measure("store and Collector away"), since)
     assert stack.metric("messages_refused_total") == 0
     stack.store.start()
     stack.collector.start()
@@ -110,9 +111,9 @@ def check_whole_again(stack):
         return stack.metric("messages_acknowledged_total") > 0
 
     eventually("core is heard again", heard, 90)
-    failed = sum(stack.core.errors().values())
+    since, failed = time.time(), sum(stack.core.errors().values())
     for number in range(5):
         stack.core.kubectl(*calm, f"again={number}")
     before = stack.metric("messages_acknowledged_total")
     eventually("more of it is heard", lambda: stack.metric("messages_acknowledged_total") - before >= 12)
-    assert sum(stack.core.errors().values()) == failed
+    stack.check_none_failed(sum(stack.core.errors().values()) - failed, since)

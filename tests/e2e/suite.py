@@ -22,6 +22,7 @@ import broad
 import deep
 import stack
 from machine import Ports, Process
+from pauses import Pauses
 from peers import Peers
 
 
@@ -29,8 +30,8 @@ def stop_everything(stacks):
     """Also after a failure, when anything may have ended already."""
     for process in list(Process.running):
         process.signal(signal.SIGTERM)
-    for each in stacks:
-        each.core.down()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(lambda each: each.core.down(), stacks))
     # Nobody needs what they may still have to write.
     for process in list(Process.running):
         process.kill()
@@ -52,8 +53,11 @@ def main():
     work, ports = pathlib.Path(tempfile.mkdtemp(prefix="spanplane-e2e-")), Ports()
     plays = (broad, deep) if stack.can_trace(peers) else (bare,)
     stacks = [play.make(work, peers, ports) for play in plays]
-    failed = True
+    failed, watcher = True, Pauses(work)
+    for each in stacks:
+        each.pauses = watcher
     try:
+        watcher.start()
         pool = concurrent.futures.ThreadPoolExecutor()
         runs = [pool.submit(play.play, each) for play, each in zip(plays, stacks)]
         for run in concurrent.futures.as_completed(runs):
