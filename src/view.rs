@@ -28,7 +28,12 @@ pub(crate) struct ViewArgs {
     address: String,
 
     /// What has to be known to look, 16 characters or more
-    #[arg(long, env = "SPANPLANE_VIEWER_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(
+        long,
+        env = "SPANPLANE_VIEWER_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
     token: Option<String>,
 
     /// The address that people use, if it is another
@@ -83,7 +88,11 @@ impl View {
         if let Some(folder) = self.store.local_folder() {
             // NOTE: a store that is written to would be made; one that is looked at has to be there.
             let is_there = folder.try_exists().unwrap_or(false);
-            anyhow::ensure!(is_there, "there is no {}; name a store with --store", folder.display());
+            anyhow::ensure!(
+                is_there,
+                "there is no {}; name a store with --store",
+                folder.display()
+            );
         }
         let listener = TcpListener::bind(self.address).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", self.address))?;

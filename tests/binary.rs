@@ -53,6 +53,7 @@ impl Place {
             .env_clear()
             .env("PIPELINE_INSPECTOR_SOCKET", self.socket())
             .env("SPANPLANE_METRICS_ADDRESS", "127.0.0.1:0")
+            .env("SPANPLANE_VIEWER_ADDRESS", "none")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -282,6 +283,7 @@ async fn every_mistake_is_told_and_ends_with_2() {
         "--redact-key=(",
         "--spool-max-bytes=1",
         "--metrics-address=x",
+        "--viewer-address=0.0.0.0:0",
     ];
     let output = place.output(&flags).await;
     assert_eq!(output.status.code(), Some(2));
@@ -292,6 +294,7 @@ async fn every_mistake_is_told_and_ends_with_2() {
         "--redact-key:",
         "--spool-max-bytes",
         "--metrics-address",
+        "--viewer-token",
     ] {
         assert!(told.contains(word), "{word} is not in {told}");
     }

@@ -80,9 +80,7 @@ impl ViewerSettings {
             Some(_) => {}
         }
         match token {
-            Ok(token) if mistakes.is_empty() => {
-                Ok(parsed.map(|address| Self { address, token }))
-            }
+            Ok(token) if mistakes.is_empty() => Ok(parsed.map(|address| Self { address, token })),
             _ => Err(mistakes),
         }
     }

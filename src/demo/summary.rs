@@ -14,7 +14,11 @@ pub(super) fn rows_of(lines: &[Line]) -> Vec<String> {
     }
     let rows = subjects.iter();
     let rows = rows.map(|(title, lines)| {
-        let row = format!("  {title:<30} {:>2} reconciles  {}", lines.len(), hints(lines));
+        let row = format!(
+            "  {title:<30} {:>2} reconciles  {}",
+            lines.len(),
+            hints(lines)
+        );
         row.trim_end().to_owned()
     });
     rows.collect()
@@ -38,7 +42,11 @@ fn hints(lines: &[&Line]) -> String {
         failing.map(|step| format!("a failure in {} ({})", step.name, step.status.as_str())),
         dropped.map(|dropped| format!("a drop of {}", dropped.resource)),
         flapping.map(|flap| format!("a flap of {} {}", flap.resource, flap.field)),
-        lines.iter().skip(1).all(|line| !line.changed).then(|| "all the same".to_owned()),
+        lines
+            .iter()
+            .skip(1)
+            .all(|line| !line.changed)
+            .then(|| "all the same".to_owned()),
     ];
     let hints: Vec<_> = hints.into_iter().flatten().collect();
     printable(hints.join(", ").trim_end())
@@ -46,6 +54,12 @@ fn hints(lines: &[&Line]) -> String {
 
 /// Without what a terminal would act on.
 fn printable(text: &str) -> String {
-    let show = |character: char| if is_showable(character) { character } else { '\u{fffd}' };
+    let show = |character: char| {
+        if is_showable(character) {
+            character
+        } else {
+            '\u{fffd}'
+        }
+    };
     text.chars().map(show).collect()
 }

@@ -76,6 +76,8 @@ fn try_start(
             tracing::error!(%error, "the viewer is not served any more");
         }
     };
-    thread::Builder::new().name("viewer".to_owned()).spawn(work)?;
+    thread::Builder::new()
+        .name("viewer".to_owned())
+        .spawn(work)?;
     Ok(bound)
 }

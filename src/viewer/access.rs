@@ -91,7 +91,10 @@ pub struct Access {
 pub(super) enum Verdict {
     Welcome,
     /// It brought the token in its address: keep it in a cookie, and take it out of sight.
-    Remember { location: String, cookie: String },
+    Remember {
+        location: String,
+        cookie: String,
+    },
     /// It names another host.
     Misdirected,
     /// It brings no token.
@@ -137,7 +140,8 @@ impl Access {
         let host = host.unwrap_or_default();
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let is_https = self.url.as_ref().is_some_and(|url| {
-            url.scheme() == "https" && (url.host_str() == Some(name) || url.host_str() == Some(host))
+            url.scheme() == "https"
+                && (url.host_str() == Some(name) || url.host_str() == Some(host))
         });
         let scheme = if is_https { "https" } else { "http" };
         format!("{scheme}://{host}")
@@ -237,7 +241,11 @@ mod tests {
             "10.1.2.3:8686",
             "viewer.example.org",
         ] {
-            assert_eq!(judge(&access, "/", &[("host", ours)]), Verdict::Welcome, "{ours}");
+            assert_eq!(
+                judge(&access, "/", &[("host", ours)]),
+                Verdict::Welcome,
+                "{ours}"
+            );
         }
         for other in [
             "evil.example",
@@ -262,8 +270,14 @@ mod tests {
     #[test]
     fn who_listens_everywhere_has_many_addresses_but_no_names() {
         let access = access("0.0.0.0", None, None);
-        assert_eq!(judge(&access, "/", &[("host", "10.9.8.7:1")]), Verdict::Welcome);
-        assert_eq!(judge(&access, "/", &[("host", "evil.example")]), Verdict::Misdirected);
+        assert_eq!(
+            judge(&access, "/", &[("host", "10.9.8.7:1")]),
+            Verdict::Welcome
+        );
+        assert_eq!(
+            judge(&access, "/", &[("host", "evil.example")]),
+            Verdict::Misdirected
+        );
     }
 
     #[test]
@@ -280,7 +294,10 @@ mod tests {
         assert!(cookie.contains("; HttpOnly; SameSite=Lax"), "{cookie}");
         let (pair, _) = cookie.split_once(';').unwrap();
         let cookies = format!("other=1; {pair}");
-        assert_eq!(judge(&access, "/", &[host, ("cookie", &cookies)]), Verdict::Welcome);
+        assert_eq!(
+            judge(&access, "/", &[host, ("cookie", &cookies)]),
+            Verdict::Welcome
+        );
         let bearer = format!("Bearer {TOKEN}");
         let bearer = [host, ("authorization", bearer.as_str())];
         assert_eq!(judge(&access, "/", &bearer), Verdict::Welcome);
@@ -289,13 +306,19 @@ mod tests {
             ("authorization", "Bearer"),
             ("cookie", "spanplane=0123456789abcdef"),
         ] {
-            assert_eq!(judge(&access, "/?token=x", &[host, wrong]), Verdict::Unknown);
+            assert_eq!(
+                judge(&access, "/?token=x", &[host, wrong]),
+                Verdict::Unknown
+            );
         }
     }
 
     #[test]
     fn tokens_are_long_and_never_shown() {
-        assert_eq!(Token::new("short".to_owned()).unwrap_err(), TokenError::Short);
+        assert_eq!(
+            Token::new("short".to_owned()).unwrap_err(),
+            TokenError::Short
+        );
         assert_eq!(Token::new("a b".repeat(9)).unwrap_err(), TokenError::Odd);
         let access = access("0.0.0.0", None, Some(TOKEN));
         assert!(!format!("{access:?}").contains(TOKEN));

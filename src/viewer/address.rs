@@ -110,7 +110,9 @@ impl Params {
 
     /// Without blanks around it; `None` if nothing is left.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.raw(name).map(str::trim).filter(|text| !text.is_empty())
+        self.raw(name)
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
     }
 
     pub(super) fn number(&self, name: &str) -> Option<usize> {
@@ -119,9 +121,10 @@ impl Params {
 
     /// The same query without some of it.
     pub(super) fn without(&self, names: &[&str]) -> String {
-        let kept = self.0.iter().filter(|(name, value)| {
-            !names.contains(&name.as_str()) && !value.is_empty()
-        });
+        let kept = self
+            .0
+            .iter()
+            .filter(|(name, value)| !names.contains(&name.as_str()) && !value.is_empty());
         let pairs: Vec<_> = kept
             .map(|(name, value)| format!("{}={}", encode(name), readable(value)))
             .collect();
@@ -150,7 +153,10 @@ mod tests {
 
     #[test]
     fn names_can_hold_anything() {
-        assert_eq!(change("a/b", 1, "x y&z"), "/trace/a%2Fb/step/1?resource=x%20y%26z");
+        assert_eq!(
+            change("a/b", 1, "x y&z"),
+            "/trace/a%2Fb/step/1?resource=x%20y%26z"
+        );
         assert_eq!(
             open("v1/a=b/c", "/steps/2/request"),
             "/open?key=v1/a=b/c&pointer=/steps/2/request"
@@ -161,7 +167,10 @@ mod tests {
     #[test]
     fn a_query_is_changed_in_one_place() {
         let params = Params::parse(Some("kind=Network&name=&until=1&q=a%20b"));
-        assert_eq!(params.with("/", "until", "2"), "/?kind=Network&q=a%20b&until=2");
+        assert_eq!(
+            params.with("/", "until", "2"),
+            "/?kind=Network&q=a%20b&until=2"
+        );
         assert_eq!(Params::parse(Some("until=1")).with("/", "until", ""), "/");
         assert_eq!((params.text("q"), params.text("name")), (Some("a b"), None));
         assert_eq!(params.raw("name"), Some(""));

@@ -49,12 +49,7 @@ pub(super) static ICON: LazyLock<Asset> = LazyLock::new(|| {
 });
 
 impl Asset {
-    fn new(
-        stem: &str,
-        ending: &str,
-        content_type: &'static str,
-        content: &'static str,
-    ) -> Self {
+    fn new(stem: &str, ending: &str, content_type: &'static str, content: &'static str) -> Self {
         let hash = PayloadHash::of(content.as_bytes()).to_string();
         let digits: String = hash.chars().take(DIGITS).collect();
         Self {

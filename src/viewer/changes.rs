@@ -22,17 +22,7 @@ use crate::{
     line::Line,
 };
 
-const NO_PREVIOUS: Failure = Failure::Missing {
-    what: String::new(),
-    advice: "This is the first reconcile of its XR that the store knows of.",
-};
-
 impl Viewer {
-    /// The reconcile of the same subject before this one.
-    pub(super) async fn previous(&self, line: &Line) -> Result<Line, Failure> {
-        self.answers.previous_of(line).await?.ok_or(NO_PREVIOUS)
-    }
-
     /// What a reconcile observed at first and desired in the end.
     pub(super) async fn ends(&self, line: &Line) -> Result<StepTexts, Failure> {
         let stored = self.answers.payloads(line).await?;
@@ -47,7 +37,11 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Html<String>, Failure> {
     let line = viewer.find(&id).await?;
-    let previous = viewer.previous(&line).await?;
+    let previous = viewer.answers.previous_of(&line).await?;
+    let previous = previous.ok_or_else(|| Failure::Missing {
+        what: "No earlier reconcile of this XR is known.".to_owned(),
+        advice: "It is the first, or those before it are older than what the store keeps.",
+    })?;
     let _desk = viewer.take_desk().await;
     let [before, after] = [viewer.ends(&previous).await?, viewer.ends(&line).await?];
     let [before, after] = [before.states(), after.states()];

@@ -63,7 +63,10 @@ impl<'c> Changes<'c> {
 
     fn fields<'f>(&self, change: &'f ResourceChange<'c>) -> impl Iterator<Item = &'f Change<'c>> {
         let all = !self.without_bookkeeping;
-        change.fields.iter().filter(move |field| all || !is_bookkeeping(&field.path))
+        change
+            .fields
+            .iter()
+            .filter(move |field| all || !is_bookkeeping(&field.path))
     }
 
     fn card(&self, change: &ResourceChange<'c>) -> Markup {
@@ -74,7 +77,11 @@ impl<'c> Changes<'c> {
         };
         let either = change.after.or(change.before);
         let kind = either.map_or("", |resource| resource.kind());
-        let name = if change.name.is_empty() { self.composite } else { change.name };
+        let name = if change.name.is_empty() {
+            self.composite
+        } else {
+            change.name
+        };
         let fields: Vec<_> = self.fields(change).collect();
         html! {
             article class="change" {
@@ -87,8 +94,12 @@ impl<'c> Changes<'c> {
                         span class="tally" { (several(fields.len(), "field")) }
                     }
                 }
-                @if let Some((before, after)) = change.readiness() {
-                    (row("ready", &html! { del { (readiness(before)) } " → " ins { (readiness(after)) } }))
+                @match (change.deed, change.readiness()) {
+                    (Deed::Changed, Some((before, after))) => {
+                        (row("ready", &html! { del { (readiness(before)) } " → " ins { (readiness(after)) } }))
+                    },
+                    (Deed::Added, Some((_, after))) => (row("ready", &html! { ins { (readiness(after)) } })),
+                    _ => {},
                 }
                 @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) }
                 @if fields.len() > MAX_FIELDS {
@@ -223,7 +234,8 @@ impl Bounded {
     fn finish(mut self) -> String {
         if self.lines > MAX_LINES {
             let more = self.lines - MAX_LINES;
-            self.text.push_str(&format!("\n… {} more", several(more, "line")));
+            self.text
+                .push_str(&format!("\n… {} more", several(more, "line")));
         }
         self.text.trim_end().to_owned()
     }
@@ -236,14 +248,23 @@ fn lines_between(old: &str, new: &str) -> Markup {
     let same = |(one, other): &(&&str, &&str)| one == other;
     let front = old.iter().zip(&new).take_while(same).count();
     let most = old.len().min(new.len()) - front;
-    let back = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+    let back = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take(most)
+        .take_while(same)
+        .count();
     let shown = |lines: &[&str]| {
         let mut text = Vec::new();
         for line in lines.iter().take(MAX_LINES) {
             text.push(plain(&cut(line, MAX_BYTES)).into_owned());
         }
         if lines.len() > MAX_LINES {
-            text.push(format!("… {} more", several(lines.len() - MAX_LINES, "line")));
+            text.push(format!(
+                "… {} more",
+                several(lines.len() - MAX_LINES, "line")
+            ));
         }
         text.join("\n")
     };
@@ -253,7 +274,11 @@ fn lines_between(old: &str, new: &str) -> Markup {
     let removed = part(&old, front, old.len() - back);
     let added = part(&new, front, new.len() - back);
     let before = part(&new, front.saturating_sub(CONTEXT), front);
-    let behind = part(&new, new.len() - back, (new.len() - back + CONTEXT).min(new.len()));
+    let behind = part(
+        &new,
+        new.len() - back,
+        (new.len() - back + CONTEXT).min(new.len()),
+    );
     html! {
         @if !before.is_empty() { pre class="context" { (before) } }
         @if !removed.is_empty() { pre { del { span class="sr" { "was " } (removed) } } }
@@ -275,14 +300,20 @@ mod tests {
     fn small_values_stand_beside_each_other() {
         let html = html("3", "\"<b>\"");
         assert!(html.contains("was </span>3</del> → <ins>"), "{html}");
-        assert!(html.contains("&lt;b&gt;") && !html.contains("<b>"), "{html}");
+        assert!(
+            html.contains("&lt;b&gt;") && !html.contains("<b>"),
+            "{html}"
+        );
     }
 
     #[test]
     fn of_long_texts_only_what_differs_is_shown() {
         let html = html(r#""a\nb\nc\nd\ne\nf""#, r#""a\nb\nc\nX\ne\nf""#);
         assert!(html.contains("<pre class=\"context\">b\nc</pre>"), "{html}");
-        assert!(html.contains("d</del>") && html.contains("X</ins>"), "{html}");
+        assert!(
+            html.contains("d</del>") && html.contains("X</ins>"),
+            "{html}"
+        );
         assert!(!html.contains('a') || !html.contains(">a\n"), "{html}");
     }
 
@@ -294,6 +325,9 @@ mod tests {
         assert!(html(&list, "[]").len() < 4_000);
         let many: Vec<_> = (0..5_000).map(|n| n.to_string()).collect();
         let html = html("[0]", &format!("[{}]", many.join(",")));
-        assert!(html.contains("… 4,940 lines more") && html.len() < 2_000, "{html}");
+        assert!(
+            html.contains("… 4,940 lines more") && html.len() < 2_000,
+            "{html}"
+        );
     }
 }

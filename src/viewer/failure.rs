@@ -25,7 +25,10 @@ pub(super) enum Failure {
     /// What is asked for can't be.
     Odd(String),
     /// It is not there, and what to do about that.
-    Missing { what: String, advice: &'static str },
+    Missing {
+        what: String,
+        advice: &'static str,
+    },
     Find(FindError),
     Payloads(PayloadsError),
     Store(StoreError),
@@ -64,9 +67,7 @@ impl Failure {
             Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => StatusCode::BAD_REQUEST,
             Self::NoPage
             | Self::Missing { .. }
-            | Self::Find(
-                FindError::Empty | FindError::NoSubject(_) | FindError::NoTrace(_),
-            )
+            | Self::Find(FindError::Empty | FindError::NoSubject(_) | FindError::NoTrace(_))
             | Self::Payloads(PayloadsError::Queued { .. }) => StatusCode::NOT_FOUND,
             Self::Find(FindError::Ambiguous { .. }) => StatusCode::MULTIPLE_CHOICES,
             Self::Payloads(PayloadsError::Gone { .. } | PayloadsError::Dropped(_)) => {

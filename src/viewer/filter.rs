@@ -31,7 +31,14 @@ const SPANS: [(&str, &str, Duration); 5] = [
 
 /// The names of all filters; paging is none.
 pub(super) const NAMES: [&str; 8] = [
-    "kind", "name", "namespace", "function", "status", "changed", "dropped", "since",
+    "kind",
+    "name",
+    "namespace",
+    "function",
+    "status",
+    "changed",
+    "dropped",
+    "since",
 ];
 
 /// What a query asks for.
@@ -42,8 +49,14 @@ pub(super) fn query_of(params: &Params, now: Timestamp) -> Result<Query, Failure
     });
     let owned = |name| params.text(name).map(str::to_owned);
     Ok(Query {
-        since: params.text("since").map(|text| moment(text, now)).transpose()?,
-        until: params.text("until").map(|text| moment(text, now)).transpose()?,
+        since: params
+            .text("since")
+            .map(|text| moment(text, now))
+            .transpose()?,
+        until: params
+            .text("until")
+            .map(|text| moment(text, now))
+            .transpose()?,
         subject: SubjectFilter {
             group: kind.as_ref().and_then(|(_, group)| group.clone()),
             kind: kind.map(|(kind, _)| kind),
@@ -51,7 +64,11 @@ pub(super) fn query_of(params: &Params, now: Timestamp) -> Result<Query, Failure
             name: owned("name"),
             uid: None,
         },
-        statuses: params.text("status").map(statuses).transpose()?.unwrap_or_default(),
+        statuses: params
+            .text("status")
+            .map(statuses)
+            .transpose()?
+            .unwrap_or_default(),
         changed: match params.text("changed") {
             None => None,
             Some("yes") => Some(true),
@@ -111,8 +128,12 @@ pub(super) fn form(params: &Params) -> Markup {
         }
     };
     let statuses = [("", "any"), (FAILED, "any failure")];
-    let statuses = statuses.into_iter().chain(STATUSES.map(|s| (s.as_str(), s.as_str())));
-    let spans = [("", "any time")].into_iter().chain(SPANS.map(|(name, word, _)| (name, word)));
+    let statuses = statuses
+        .into_iter()
+        .chain(STATUSES.map(|s| (s.as_str(), s.as_str())));
+    let spans = [("", "any time")]
+        .into_iter()
+        .chain(SPANS.map(|(name, word, _)| (name, word)));
     html! {
         form class="filters" method="get" action="/" role="search" aria-label="Filter reconciles" {
             (field("kind", "Kind", "Network"))
@@ -141,25 +162,40 @@ mod tests {
     use super::*;
 
     fn query(text: &str) -> Result<Query, Failure> {
-        query_of(&Params::parse(Some(text)), Timestamp::from_nanos(0) + Duration::from_hours(2))
+        query_of(
+            &Params::parse(Some(text)),
+            Timestamp::from_nanos(0) + Duration::from_hours(2),
+        )
     }
 
     #[test]
     fn a_form_is_a_query() {
-        let asked = query("kind=network.x.org&name=+a+&status=failed&changed=yes&dropped=yes&since=1h");
+        let asked =
+            query("kind=network.x.org&name=+a+&status=failed&changed=yes&dropped=yes&since=1h");
         let asked = asked.unwrap();
         assert_eq!(asked.subject.kind.as_deref(), Some("network"));
         assert_eq!(asked.subject.group.as_deref(), Some("x.org"));
         assert_eq!(asked.subject.name.as_deref(), Some("a"));
-        assert_eq!(asked.statuses, [Status::Incomplete, Status::Fatal, Status::Error]);
+        assert_eq!(
+            asked.statuses,
+            [Status::Incomplete, Status::Fatal, Status::Error]
+        );
         assert_eq!((asked.changed, asked.dropped), (Some(true), true));
-        assert_eq!(asked.since, Some(Timestamp::from_nanos(0) + Duration::from_hours(1)));
+        assert_eq!(
+            asked.since,
+            Some(Timestamp::from_nanos(0) + Duration::from_hours(1))
+        );
         assert_eq!(query("kind=&status=").unwrap(), Query::default());
     }
 
     #[test]
     fn what_can_not_be_is_told() {
-        for odd in ["status=great", "changed=maybe", "since=yesterday", "until=x"] {
+        for odd in [
+            "status=great",
+            "changed=maybe",
+            "since=yesterday",
+            "until=x",
+        ] {
             assert!(matches!(query(odd), Err(Failure::Odd(_))), "{odd}");
         }
     }

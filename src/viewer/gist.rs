@@ -61,16 +61,25 @@ pub(super) fn alarms(line: &Line) -> Vec<Point> {
         });
     }
     for dropped in &line.dropped {
-        let by = dropped.step.and_then(|place| line.steps.get(place as usize));
+        let by = dropped
+            .step
+            .and_then(|place| line.steps.get(place as usize));
         let name = plain(&dropped.resource);
         let text = match (by, dropped.observed) {
             (Some(step), true) => {
-                format!("{} drops {name}, which exists and will be deleted", plain(&step.name))
+                format!(
+                    "{} drops {name}, which exists and will be deleted",
+                    plain(&step.name)
+                )
             }
             (Some(step), false) => format!("{} drops {name}", plain(&step.name)),
             (None, _) => format!("{name} exists, and no step asks for it: it will be deleted"),
         };
-        points.push(Point { symbol: "−", class: "bad", text });
+        points.push(Point {
+            symbol: "−",
+            class: "bad",
+            text,
+        });
     }
     for flap in &line.flapping {
         let resource = match flap.resource.as_str() {
@@ -79,9 +88,17 @@ pub(super) fn alarms(line: &Line) -> Vec<Point> {
         };
         let text = match flap.field.as_str() {
             "" => format!("{} went and came back", plain(resource)),
-            field => format!("{} of {} went back to an earlier value", plain(field), plain(resource)),
+            field => format!(
+                "{} of {} went back to an earlier value",
+                plain(field),
+                plain(resource)
+            ),
         };
-        points.push(Point { symbol: "↺", class: "warn", text });
+        points.push(Point {
+            symbol: "↺",
+            class: "warn",
+            text,
+        });
     }
     points
 }
@@ -90,8 +107,20 @@ pub(super) fn alarms(line: &Line) -> Vec<Point> {
 pub(super) fn outcome(line: &Line) -> Vec<Point> {
     let outcome = &line.resources;
     let told = [
-        ("+", "good", "creates", &outcome.create, outcome.create_count),
-        ("~", "warn", "updates", &outcome.update, outcome.update_count),
+        (
+            "+",
+            "good",
+            "creates",
+            &outcome.create,
+            outcome.create_count,
+        ),
+        (
+            "~",
+            "warn",
+            "updates",
+            &outcome.update,
+            outcome.update_count,
+        ),
         ("−", "bad", "deletes", &outcome.delete, outcome.delete_count),
     ];
     let told = told.into_iter().filter(|(.., count)| *count > 0);
@@ -127,7 +156,7 @@ pub(super) fn in_short(line: &Line) -> Vec<Point> {
             text: format!("and {more} more"),
         });
     }
-    if line.changed || points.is_empty() {
+    if line.changed {
         let is_told = |point: &Point| !(line.status.is_failure() && point.class == "quiet");
         points.extend(outcome(line).into_iter().filter(is_told));
     }

@@ -74,7 +74,10 @@ async fn admit(viewer: &Viewer, request: Request, next: Next) -> Response {
 }
 
 fn remember(location: &str, cookie: &str) -> Response {
-    let values = (HeaderValue::try_from(location), HeaderValue::try_from(cookie));
+    let values = (
+        HeaderValue::try_from(location),
+        HeaderValue::try_from(cookie),
+    );
     let (Ok(location), Ok(cookie)) = values else {
         return Failure::TooLong.into_response();
     };

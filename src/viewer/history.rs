@@ -16,12 +16,12 @@ use super::{
     list::trouble,
     page::Page,
     texts::StepTexts,
-    words::{Badge, clock, lasted, plain, short_id, several, sign_of, when},
+    words::{Badge, clock, lasted, plain, several, short_id, sign_of, when},
 };
 use crate::{
     answers::{self, Deed, Mark, ResourceChange, compare, is_bookkeeping},
     archive::{Query, SubjectFilter},
-    json::{Json, Scalar, scalar},
+    json::{Change, Json, Scalar, Segment, scalar},
     line::Line,
     text::cut,
     time::Timestamp,
@@ -58,7 +58,12 @@ pub(super) async fn show(
         subject: SubjectFilter {
             kind: Some(bare_kind.to_owned()),
             group: Some(group.to_owned()),
-            namespace: Some(Some(namespace.as_str()).filter(|n| *n != NO_NAMESPACE).unwrap_or_default().to_owned()),
+            namespace: Some(
+                Some(namespace.as_str())
+                    .filter(|n| *n != NO_NAMESPACE)
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
             name: Some(name.clone()),
             uid: None,
         },
@@ -68,16 +73,27 @@ pub(super) async fn show(
     let found = viewer.lines(query, ENTRIES + 1).await;
     if found.lines.is_empty() && found.errors.is_empty() {
         return Err(Failure::Missing {
-            what: format!("No reconcile of {} {} is known that changed anything.", plain(&kind), plain(&name)),
+            what: format!(
+                "No reconcile of {} {} is known that changed anything.",
+                plain(&kind),
+                plain(&name)
+            ),
             advice: "It may be older than what the store keeps, or its name may be written in another way.",
         });
     }
-    let older = (found.lines.len() > ENTRIES).then(|| found.lines.get(ENTRIES - 1)).flatten();
+    let older = (found.lines.len() > ENTRIES)
+        .then(|| found.lines.get(ENTRIES - 1))
+        .flatten();
     let older = older.map(|line| line.started_at.rfc3339());
     let _desk = viewer.take_desk().await;
     let entries = viewer.read_entries(found.lines).await;
     let resource = params.raw("resource");
-    let path = format!("/xr/{}/{}/{}", address::encode(&kind), address::encode(&namespace), address::encode(&name));
+    let path = format!(
+        "/xr/{}/{}/{}",
+        address::encode(&kind),
+        address::encode(&namespace),
+        address::encode(&name)
+    );
     let now = viewer.clock.now();
     let page = Page {
         title: format!("{} {}", plain(bare_kind), plain(&name)),
@@ -119,11 +135,18 @@ impl Viewer {
         let mut left = PAYLOAD_BYTES;
         let mut entries = Vec::with_capacity(lines.len());
         for line in lines {
-            let payloads = line.steps.iter().flat_map(|step| [&step.request, &step.response]);
+            let payloads = line
+                .steps
+                .iter()
+                .flat_map(|step| [&step.request, &step.response]);
             let bytes: u64 = payloads.flatten().map(|payload| payload.size).sum();
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             let fits = bytes <= left;
-            let ends = if fits { self.ends(&line).await.ok() } else { None };
+            let ends = if fits {
+                self.ends(&line).await.ok()
+            } else {
+                None
+            };
             left = left.saturating_sub(bytes);
             entries.push(Entry { line, ends });
         }
@@ -131,17 +154,33 @@ impl Viewer {
     }
 }
 
-fn entry_of(entry: &Entry, before: Option<&Entry>, resource: Option<&str>, now: Timestamp) -> Markup {
+fn entry_of(
+    entry: &Entry,
+    before: Option<&Entry>,
+    resource: Option<&str>,
+    now: Timestamp,
+) -> Markup {
     let line = &entry.line;
     let both = before.and_then(|before| Some((before.ends.as_ref()?, entry.ends.as_ref()?)));
     let [desired, observed] = both.map_or([const { None }; 2], |(before, after)| {
         let [before, after] = [before.states(), after.states()];
         [
-            told(before.returned.as_ref(), after.returned.as_ref(), line, resource),
-            told(before.observed.as_ref(), after.observed.as_ref(), line, resource),
+            told(
+                before.returned.as_ref(),
+                after.returned.as_ref(),
+                line,
+                resource,
+            ),
+            told(
+                before.observed.as_ref(),
+                after.observed.as_ref(),
+                line,
+                resource,
+            ),
         ]
     });
-    let is_about_other = resource.is_some() && desired.is_none() && observed.is_none() && both.is_some();
+    let is_about_other =
+        resource.is_some() && desired.is_none() && observed.is_none() && both.is_some();
     if is_about_other {
         return html! {};
     }
@@ -156,15 +195,16 @@ fn entry_of(entry: &Entry, before: Option<&Entry>, resource: Option<&str>, now: 
                 }
                 span class="exact" { (lasted(Some(line.duration_ms))) }
                 code { (short_id(&line.trace_id)) }
+                @if before.is_some() { a href=(address::changes(&line.trace_id)) { "All that changed" } }
             }
             p class="points" { @for point in in_short(line) { (point) " " } }
             @if before.is_none() {
                 p class="quiet" { "The first that is known." }
-            } @else {
-                @if let Some(desired) = desired { h3 { "Desired" } (desired) }
-                @if let Some(observed) = observed { h3 { "Observed" } (observed) }
-                p { a href=(address::changes(&line.trace_id)) { "All that changed" } }
+            } @else if both.is_some() && desired.is_none() && observed.is_none() {
+                p class="quiet" { "Neither what it observed nor what it desired differs, but for what changes with every write." }
             }
+            @if let Some(desired) = desired { h2 { "Desired" } (desired) }
+            @if let Some(observed) = observed { h2 { "Observed" } (observed) }
         }
     }
 }
@@ -194,13 +234,25 @@ fn told(
     })
 }
 
-fn fields_of<'c>(change: &'c ResourceChange<'_>) -> impl Iterator<Item = (String, String)> + use<'c> {
+fn fields_of<'c>(
+    change: &'c ResourceChange<'_>,
+) -> impl Iterator<Item = (String, String)> + use<'c> {
     let fields = change.fields.iter();
-    let fields = fields.filter(|field| !is_bookkeeping(&field.path));
+    let fields = fields.filter(|field| !is_bookkeeping(&field.path) && !is_clockwork(field));
     fields.map(|field| {
-        let sides = [field.before, field.after].map(|side| side.map_or("absent".to_owned(), value_of));
-        (cut(&field.path.to_string(), 2 * VALUE_BYTES).into_owned(), sides.join(" → "))
+        let sides =
+            [field.before, field.after].map(|side| side.map_or("absent".to_owned(), value_of));
+        (
+            cut(&field.path.to_string(), 2 * VALUE_BYTES).into_owned(),
+            sides.join(" → "),
+        )
     })
+}
+
+/// Whether a field tells only that something else changed, and when.
+fn is_clockwork(field: &Change<'_>) -> bool {
+    let last = field.path.0.last();
+    matches!(last, Some(Segment::Member(name)) if name == "lastTransitionTime" || name == "observedGeneration")
 }
 
 fn brief(change: &ResourceChange<'_>, line: &Line) -> Markup {
@@ -209,7 +261,11 @@ fn brief(change: &ResourceChange<'_>, line: &Line) -> Markup {
         Deed::Changed => Mark::Changed,
         Deed::Removed => Mark::Dropped,
     };
-    let name = if change.name.is_empty() { &line.subject.name } else { change.name };
+    let name = if change.name.is_empty() {
+        &line.subject.name
+    } else {
+        change.name
+    };
     let fields: Vec<_> = fields_of(change).collect();
     html! {
         span class={ "c " (mark.as_str()) } {

@@ -16,7 +16,7 @@ use super::{
     filter,
     gist::in_short,
     page::Page,
-    words::{Badge, kind_and_group, lasted, plain, short_id, several, when},
+    words::{Badge, kind_and_group, lasted, plain, several, short_id, when},
 };
 use crate::{
     archive::{IndexError, Query},

@@ -85,8 +85,7 @@ impl Viewer {
 
     fn routes(self) -> Router {
         let viewer = Arc::new(self);
-        let icon: MethodRouter<Arc<Self>> =
-            get(|| async { Redirect::permanent(&ICON.address) });
+        let icon: MethodRouter<Arc<Self>> = get(|| async { Redirect::permanent(&ICON.address) });
         Router::new()
             .route("/", get(list::show))
             .route("/rows", get(list::show_rows))

@@ -67,7 +67,11 @@ pub(super) async fn show(
         Err(error) => return Err(error.into()),
     };
     let can_sign = viewer.answers.archive().can_sign();
-    let title = if pointer.is_empty() { "Object" } else { pointer };
+    let title = if pointer.is_empty() {
+        "Object"
+    } else {
+        pointer
+    };
     let page = Page {
         title: plain(title).into_owned(),
         trail: line.as_ref().map(trail_into).unwrap_or_default(),
@@ -147,9 +151,8 @@ fn heading(line: Option<&Line>, pointer: &str) -> Markup {
 /// The step that a payload is of; its place in the line may differ from that in the object.
 fn step_at<'l>(line: &'l Line, payload: &str) -> Option<(usize, &'l str)> {
     let mut steps = line.steps.iter().enumerate();
-    let is_at = |at: &Option<crate::line::PayloadRef>| {
-        at.as_ref().is_some_and(|at| at.pointer == payload)
-    };
+    let is_at =
+        |at: &Option<crate::line::PayloadRef>| at.as_ref().is_some_and(|at| at.pointer == payload);
     let (place, step) = steps.find(|(_, step)| is_at(&step.request) || is_at(&step.response))?;
     Some((place, &step.name))
 }
@@ -157,7 +160,9 @@ fn step_at<'l>(line: &'l Line, payload: &str) -> Option<(usize, &'l str)> {
 fn ways(line: Option<&Line>, key: &str, pointer: &str, can_sign: bool) -> Markup {
     let (payload, below) = split_pointer(pointer);
     let step = line.and_then(|line| Some((line, step_at(line, payload)?.0)));
-    let above = below.rsplit_once('/').map(|(above, _)| format!("{payload}{above}"));
+    let above = below
+        .rsplit_once('/')
+        .map(|(above, _)| format!("{payload}{above}"));
     html! {
         nav class="ways" aria-label="This payload" {
             @if let Some(above) = above {
@@ -184,7 +189,9 @@ fn opened(
     pointer: &str,
     params: &Params,
 ) -> Result<Markup, Failure> {
-    let document = stored.open().map_err(|error| Failure::opening(key, error))?;
+    let document = stored
+        .open()
+        .map_err(|error| Failure::opening(key, error))?;
     if pointer.is_empty() {
         return Ok(contents(&document, key));
     }
@@ -282,7 +289,10 @@ fn part(value: &Json<'_>, key: &str, pointer: &str, params: &Params) -> Markup {
         from: params.number("from").unwrap_or(0),
         is_open: false,
     };
-    let total = value.members().map_or(0, <[_]>::len).max(value.items().map_or(0, <[_]>::len));
+    let total = value
+        .members()
+        .map_or(0, <[_]>::len)
+        .max(value.items().map_or(0, <[_]>::len));
     let end = (tree.from + tree.most()).min(total);
     let page = |from: usize| params.with("/open", "from", &from.to_string());
     html! {

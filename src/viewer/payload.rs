@@ -22,7 +22,7 @@ const TEXT_BYTES: usize = 1024;
 const LINE_BYTES: usize = 128;
 /// Containers below this depth are closed at first, unless they are small.
 const OPEN_DEPTH: usize = 2;
-const SMALL_LINES: usize = 12;
+const SMALL_LINES: usize = 6;
 /// A part of fewer lines tells less than a link to it.
 const LEAST_LINES: usize = 6;
 
@@ -58,8 +58,12 @@ impl Render for Tree<'_> {
         painter.out.push_str("<div class=\"yaml\">");
         let pointer = pointer.unwrap_or_default();
         if has_children(self.value) {
-            let level = Level { indent: 0, depth: 0 };
-            painter.children(self.value, pointer, level, self.lines, self.from);
+            let level = Level {
+                indent: 0,
+                depth: 0,
+            };
+            let window = (self.from, self.most());
+            painter.children(self.value, pointer, level, self.lines, window);
         } else {
             painter.leaf(None, self.value, pointer, 0);
         }
@@ -99,9 +103,16 @@ struct Painter<'o> {
 }
 
 impl Painter<'_> {
-    fn children(&mut self, value: &Json<'_>, pointer: &str, level: Level, lines: usize, from: usize) {
-        let most = lines / 2;
-        let (children, total) = children_of(value, pointer, lines, from, most.max(1));
+    /// The children of a container: from which on, and at most how many.
+    fn children(
+        &mut self,
+        value: &Json<'_>,
+        pointer: &str,
+        level: Level,
+        lines: usize,
+        (from, most): (usize, usize),
+    ) {
+        let (children, total) = children_of(value, pointer, lines, from, most);
         let share = fair_share(&children, lines);
         for child in &children {
             breathe();
@@ -128,9 +139,12 @@ impl Painter<'_> {
             self.out.push_str("</div>");
             return;
         }
-        let is_open =
-            self.is_open || level.depth < OPEN_DEPTH || child.cost <= SMALL_LINES;
-        self.out.push_str(if is_open { "<details open>" } else { "<details>" });
+        let is_open = self.is_open || level.depth < OPEN_DEPTH || child.cost <= SMALL_LINES;
+        self.out.push_str(if is_open {
+            "<details open>"
+        } else {
+            "<details>"
+        });
         self.out.push_str("<summary>");
         self.lead(child.lead, level.indent);
         self.out.push_str("<span class=\"gist\"> ");
@@ -144,7 +158,8 @@ impl Painter<'_> {
             },
             depth: level.depth + 1,
         };
-        self.children(child.value, &child.pointer, below, child.cost.min(share), 0);
+        let lines = child.cost.min(share);
+        self.children(child.value, &child.pointer, below, lines, (0, lines));
         self.out.push_str("</details>");
     }
 
@@ -197,7 +212,7 @@ impl Painter<'_> {
     fn lead(&mut self, lead: Lead<'_>, indent: usize) {
         self.indent(indent);
         match lead {
-            Lead::Dash => self.out.push_str("- "),
+            Lead::Dash => self.out.push_str("<span class=\"d\">-</span> "),
             Lead::Name(name) => {
                 self.out.push_str("<span class=\"k\">");
                 let name = Json::Text(cut(name, TEXT_BYTES));
@@ -351,7 +366,10 @@ mod tests {
                 _ => {}
             }
         }
-        text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        text.replace("&quot;", "\"")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">")
+            .replace("&amp;", "&")
     }
 
     #[test]
@@ -359,24 +377,39 @@ mod tests {
         let json = r#"{"a":{"b":[1,{"c":"x: y"},["z"]],"text":"one\ntwo\n"},"e":{},"n":null}"#;
         let yaml = text(&rendered(json, 500));
         let read: serde_json::Value = serde_norway::from_str(&yaml).expect(&yaml);
-        assert_eq!(read, serde_json::from_str::<serde_json::Value>(json).unwrap(), "{yaml}");
+        assert_eq!(
+            read,
+            serde_json::from_str::<serde_json::Value>(json).unwrap(),
+            "{yaml}"
+        );
     }
 
     #[test]
     fn nothing_is_obeyed() {
         let html = rendered(r#"{"<script>":"</span><img src=x>\u001b[0m"}"#, 100);
-        assert!(!html.contains("<script") && !html.contains("<img"), "{html}");
+        assert!(
+            !html.contains("<script") && !html.contains("<img"),
+            "{html}"
+        );
         assert!(html.contains("\\u001b"), "{html}");
     }
 
     #[test]
     fn a_large_part_does_not_push_the_others_out() {
-        let many: Vec<_> = (0..10_000).map(|n| format!(r#""r{n:05}":{{"a":{{"b":1}}}}"#)).collect();
-        let json = format!(r#"{{"many":{{{}}},"small":{{"x":{{"y":"here"}}}}}}"#, many.join(","));
+        let many: Vec<_> = (0..10_000)
+            .map(|n| format!(r#""r{n:05}":{{"a":{{"b":1}}}}"#))
+            .collect();
+        let json = format!(
+            r#"{{"many":{{{}}},"small":{{"x":{{"y":"here"}}}}}}"#,
+            many.join(",")
+        );
         let html = rendered(&json, 400);
         assert!(html.contains("here"), "{html}");
         assert!(html.contains("… 9,"), "{html}");
-        assert!(html.contains("/open?key=v1/k&amp;pointer=/steps/0/request/many"), "{html}");
+        assert!(
+            html.contains("/open?key=v1/k&amp;pointer=/steps/0/request/many"),
+            "{html}"
+        );
         assert!(html.len() < 200_000, "{} bytes", html.len());
     }
 

@@ -13,11 +13,7 @@ use axum::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::{Viewer, address::Params, failure::Failure, open::split_pointer};
-use crate::{
-    answers::Payload,
-    json::Json,
-    redact::REDACTED,
-};
+use crate::{answers::Payload, json::Json, redact::REDACTED};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -36,7 +32,9 @@ pub(super) async fn show(
     let (content_type, body) = if pointer.is_empty() {
         (JSON, stored.text().as_bytes().to_vec())
     } else {
-        let document = stored.open().map_err(|error| Failure::opening(key, error))?;
+        let document = stored
+            .open()
+            .map_err(|error| Failure::opening(key, error))?;
         let (payload, below) = split_pointer(pointer);
         match document.payload_at(payload) {
             Payload::Missing => return Err(missing(pointer)),
@@ -87,15 +85,16 @@ fn encode_redacted(value: &mut Json<'_>, is_bytes: bool) {
         Json::Text(text) if is_bytes && text == REDACTED => {
             *text = Cow::Owned(BASE64_STANDARD.encode(REDACTED));
         }
-        Json::List(items) => items.iter_mut().for_each(|item| encode_redacted(item, is_bytes)),
+        Json::List(items) => items
+            .iter_mut()
+            .for_each(|item| encode_redacted(item, is_bytes)),
         Json::Object(members) => {
             for (name, member) in members {
                 // NOTE: a resource may have members of these names, which hold what they like.
                 if name == "resource" {
                     continue;
                 }
-                let is_bytes =
-                    is_bytes || name == "connectionDetails" || name == "credentials";
+                let is_bytes = is_bytes || name == "connectionDetails" || name == "credentials";
                 encode_redacted(member, is_bytes);
             }
         }
@@ -114,7 +113,11 @@ fn file_name(key: &str, pointer: &str) -> String {
             '-'
         }
     };
-    format!("{name}{pointer}").chars().map(plain).take(200).collect()
+    format!("{name}{pointer}")
+        .chars()
+        .map(plain)
+        .take(200)
+        .collect()
 }
 
 #[cfg(test)]
@@ -133,12 +136,18 @@ mod tests {
         let at = |pointer| call.pointer(pointer).unwrap().as_str().unwrap();
         assert_eq!(at("/credentials/c/credentialData/data/k"), encoded);
         assert_eq!(at("/observed/composite/connectionDetails/k"), encoded);
-        assert_eq!(at("/observed/composite/resource/connectionDetails"), REDACTED);
+        assert_eq!(
+            at("/observed/composite/resource/connectionDetails"),
+            REDACTED
+        );
     }
 
     #[test]
     fn files_are_called_by_what_they_hold() {
         let key = "v1/reconciles/K/_/n/2026-11-16/043646.133-t.json.zst";
-        assert_eq!(file_name(key, "/steps/2/request"), "043646.133-t-steps-2-request");
+        assert_eq!(
+            file_name(key, "/steps/2/request"),
+            "043646.133-t-steps-2-request"
+        );
     }
 }

@@ -124,12 +124,19 @@ mod tests {
 
     #[test]
     fn names_and_values_are_found() {
-        let json = Json::parse(r#"{"a/b":[{"Needle":{"x":1}},"hay NEEDLE hay"],"c":true}"#).unwrap();
+        let json =
+            Json::parse(r#"{"a/b":[{"Needle":{"x":1}},"hay NEEDLE hay"],"c":true}"#).unwrap();
         let (hits, has_more) = find_word(&json, "needle");
-        let told: Vec<_> = hits.iter().map(|hit| (hit.path.as_str(), hit.pointer.as_str())).collect();
+        let told: Vec<_> = hits
+            .iter()
+            .map(|hit| (hit.path.as_str(), hit.pointer.as_str()))
+            .collect();
         assert_eq!(
             told,
-            [(r#"["a/b"][0].Needle"#, "/a~1b/0/Needle"), (r#"["a/b"][1]"#, "/a~1b/1")]
+            [
+                (r#"["a/b"][0].Needle"#, "/a~1b/0/Needle"),
+                (r#"["a/b"][1]"#, "/a~1b/1")
+            ]
         );
         assert_eq!(hits[1].value, "hay NEEDLE hay");
         assert!(!has_more);

@@ -53,12 +53,19 @@ pub(super) async fn show(
     let story = Story::of(&pipeline, name);
     let sequel = Sequel::of(&pipeline, later.as_ref(), name);
 
-    let shown = if name.is_empty() { &line.subject.name } else { name };
+    let shown = if name.is_empty() {
+        &line.subject.name
+    } else {
+        name
+    };
     let page = Page {
         title: plain(shown).into_owned(),
         trail: trail_into(&line),
     };
-    let kind = story.desired.or(story.observed).map_or("", |resource| resource.kind());
+    let kind = story
+        .desired
+        .or(story.observed)
+        .map_or("", |resource| resource.kind());
     let body = page.render(&html! {
         div class="title-row" {
             h1 { span class="kind" { (plain(kind)) } " " span class="name" { (plain(shown)) } }
@@ -100,12 +107,20 @@ pub(super) async fn show(
 fn first_step_of(line: &Line) -> Line {
     let mut first = line.clone();
     let place = first.steps.iter().position(|step| step.request.is_some());
-    first.steps = first.steps.into_iter().skip(place.unwrap_or(0)).take(1).collect();
+    first.steps = first
+        .steps
+        .into_iter()
+        .skip(place.unwrap_or(0))
+        .take(1)
+        .collect();
     first
 }
 
 fn step_name(line: &Line, place: usize) -> Markup {
-    let name = line.steps.get(place).map_or("a step", |step| step.name.as_str());
+    let name = line
+        .steps
+        .get(place)
+        .map_or("a step", |step| step.name.as_str());
     html! { a href=(address::step(&line.trace_id, place)) { (plain(name)) } }
 }
 

@@ -112,10 +112,17 @@ mod tests {
         };
         let done = texts(json("{}"), false);
         let states = done.states();
-        assert!(states.observed.is_some_and(|state| state.composite.is_some()));
+        assert!(
+            states
+                .observed
+                .is_some_and(|state| state.composite.is_some())
+        );
         assert_eq!(states.given, Some(State::default()));
         assert_eq!(states.returned, Some(State::default()));
         assert_eq!(texts(json("{}"), true).states().returned, None);
-        assert_eq!(texts(Text::Other("x".to_owned()), false).states().returned, None);
+        assert_eq!(
+            texts(Text::Other("x".to_owned()), false).states().returned,
+            None
+        );
     }
 }

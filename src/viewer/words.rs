@@ -234,12 +234,22 @@ mod tests {
         let told = [0, 59, 90, 5_400, 172_800, 864_000].map(|s| ago(Duration::from_secs(s)));
         assert_eq!(
             told,
-            ["just now", "59 s ago", "2 min ago", "2 h ago", "2 d ago", "10 d ago"]
+            [
+                "just now",
+                "59 s ago",
+                "2 min ago",
+                "2 h ago",
+                "2 d ago",
+                "10 d ago"
+            ]
         );
         let lasted = [0.26, 140.4, 1_500.0, 140_000.0].map(|millis| lasted(Some(millis)));
         assert_eq!(lasted, ["0.3 ms", "140 ms", "1.5 s", "2 min 20 s"]);
         assert_eq!([1, 2_048, 3 << 20].map(size), ["1 B", "2.0 KiB", "3.0 MiB"]);
-        assert_eq!([7, 999, 9_988, 1_234_567].map(count), ["7", "999", "9,988", "1,234,567"]);
+        assert_eq!(
+            [7, 999, 9_988, 1_234_567].map(count),
+            ["7", "999", "9,988", "1,234,567"]
+        );
         assert_eq!(several(1, "field"), "1 field");
     }
 }

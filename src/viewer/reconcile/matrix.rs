@@ -4,7 +4,7 @@
 
 use maud::{Markup, html};
 
-use super::rows::{Choice, Entry, MOST, Selection};
+use super::rows::{Choice, Entry, MOST, Selection, readiness_in_the_end};
 use crate::{
     answers::{Cell, Mark, Matrix, Pipeline, Resource, Row, find},
     json::Json,
@@ -74,7 +74,11 @@ fn choices(selection: &Selection<'_>, params: &Params, path: &str) -> Markup {
 }
 
 fn column(line: &Line, place: usize, step: &LineStep) -> Markup {
-    let class = if step.status.is_failure() { "step failed" } else { "step" };
+    let class = if step.status.is_failure() {
+        "step failed"
+    } else {
+        "step"
+    };
     html! {
         th scope="col" class=(class) {
             a href=(address::step(&line.trace_id, place)) title=(plain(&step.function)) {
@@ -94,20 +98,26 @@ fn entry_row(line: &Line, pipeline: &Pipeline<'_>, entry: &Entry<'_>, params: &P
     let observed = pipeline.observed.as_ref();
     let observed = observed.and_then(|observed| find(observed, row.name));
     let is_composite = row.name.is_empty();
-    let name = if is_composite { &line.subject.name } else { row.name };
+    let name = if is_composite {
+        &line.subject.name
+    } else {
+        row.name
+    };
     html! {
         tr class=[is_composite.then_some("composite")] {
             th scope="row" {
-                a href=(address::story(&line.trace_id, row.name)) {
-                    span class="name" { (plain(name)) }
-                }
-                span class="kind" {
-                    (plain(row.kind))
-                    @if is_composite { " · composite" }
-                    @if entry.alike > 0 {
-                        " · "
-                        a class="alike" href=(params.with(&address::trace(&line.trace_id), "like", row.name)) {
-                            "and " (count(entry.alike)) " alike"
+                div class="resource" {
+                    a href=(address::story(&line.trace_id, row.name)) {
+                        span class="name" { (plain(name)) }
+                    }
+                    span class="kind" {
+                        (plain(row.kind))
+                        @if is_composite { " · composite" }
+                        @if entry.alike > 0 {
+                            " · "
+                            a class="alike" href=(params.with(&address::trace(&line.trace_id), "like", row.name)) {
+                                "and " (count(entry.alike)) " alike"
+                            }
                         }
                     }
                 }
@@ -117,7 +127,7 @@ fn entry_row(line: &Line, pipeline: &Pipeline<'_>, entry: &Entry<'_>, params: &P
                 (step_cell(line, place, row, name, cell))
             }
             td class="fate" {
-                @if !is_composite || row.fate != crate::answers::Fate::Never { (Badge::of_fate(row.fate)) }
+                (Badge::of_fate(row.fate))
             }
         }
     }
@@ -125,7 +135,9 @@ fn entry_row(line: &Line, pipeline: &Pipeline<'_>, entry: &Entry<'_>, params: &P
 
 fn observed_cell(row: &Row<'_>, observed: Option<&Resource<'_>>, is_known: bool) -> Markup {
     let ready = observed.and_then(|observed| observed.condition("Ready"));
-    let ready = ready.and_then(|ready| ready.member("status")).and_then(Json::text);
+    let ready = ready
+        .and_then(|ready| ready.member("status"))
+        .and_then(Json::text);
     let ready = ready.map(|status| status == "True");
     let word = match observed {
         None if is_known => "new",
@@ -142,11 +154,15 @@ fn observed_cell(row: &Row<'_>, observed: Option<&Resource<'_>>, is_known: bool)
 }
 
 fn step_cell(line: &Line, place: usize, row: &Row<'_>, name: &str, cell: &Cell) -> Markup {
-    let has_failed = line.steps.get(place).is_some_and(|step| step.status.is_failure());
-    let before = place.checked_sub(1).and_then(|before| row.cells.get(before));
-    let was_there = before.is_some_and(|before| {
-        matches!(before.mark, Mark::Added | Mark::Changed | Mark::Untouched)
-    });
+    let has_failed = line
+        .steps
+        .get(place)
+        .is_some_and(|step| step.status.is_failure());
+    let before = place
+        .checked_sub(1)
+        .and_then(|before| row.cells.get(before));
+    let was_there = before
+        .is_some_and(|before| matches!(before.mark, Mark::Added | Mark::Changed | Mark::Untouched));
     let track = match cell.mark {
         Mark::Added => " from",
         Mark::Changed | Mark::Untouched => " through",
@@ -154,10 +170,14 @@ fn step_cell(line: &Line, place: usize, row: &Row<'_>, name: &str, cell: &Cell) 
         Mark::Unknown if was_there => " lost",
         Mark::Absent | Mark::Unknown => "",
     };
+    let is_last = place + 1 == row.cells.len();
+    let in_the_end = is_last.then(|| readiness_in_the_end(row, cell)).flatten();
+    let ready = cell.ready.or(in_the_end);
     let failed = if has_failed { " failed" } else { "" };
+    let news = if cell.is_ready_news { " news" } else { "" };
     let step_name = line.steps.get(place).map_or("", |step| step.name.as_str());
     html! {
-        td class={ "c " (cell.mark.as_str()) (track) (failed) } {
+        td class={ "c " (cell.mark.as_str()) (track) (failed) (news) } {
             @if cell.mark == Mark::Absent {
                 span class="sr" { "absent" }
             } @else {
@@ -167,7 +187,7 @@ fn step_cell(line: &Line, place: usize, row: &Row<'_>, name: &str, cell: &Cell) 
                         span aria-hidden="true" { (sign_of(cell.mark)) @if cell.fields > 0 { (cell.fields) } }
                         span class="sr" { (cell.mark.as_str()) @if cell.fields > 0 { ", " (several(cell.fields, "field")) } }
                     }
-                    (dot(cell.ready))
+                    (dot(ready))
                 }
             }
         }
@@ -185,7 +205,12 @@ fn tell(cell: &Cell, name: &str, step: &str) -> String {
         (Some(false), _) => ", not ready",
         (None, _) => "",
     };
-    format!("{} in {}: {}{fields}{ready}", plain(name), plain(step), cell.mark.as_str())
+    format!(
+        "{} in {}: {}{fields}{ready}",
+        plain(name),
+        plain(step),
+        cell.mark.as_str()
+    )
 }
 
 /// What is said of readiness.
@@ -201,7 +226,12 @@ pub(in crate::viewer) fn dot(ready: Option<bool>) -> Markup {
 
 fn pages(selection: &Selection<'_>, params: &Params, path: &str) -> Markup {
     let end = selection.from + selection.entries.len();
-    let page = |from: usize| format!("{}#matrix-title", params.with(path, "from", &from.to_string()));
+    let page = |from: usize| {
+        format!(
+            "{}#matrix-title",
+            params.with(path, "from", &from.to_string())
+        )
+    };
     html! {
         @if selection.total > MOST || selection.from > 0 {
             nav class="pages" aria-label="Pages of the matrix" {
@@ -230,8 +260,8 @@ fn legend() -> Markup {
             @for (mark, word) in marks {
                 li { span class={ "c " (mark.as_str()) } { span class="node" aria-hidden="true" { (sign_of(mark)) } } (word) }
             }
-            li { (dot(Some(true))) "ready" }
-            li { (dot(Some(false))) "not ready" }
+            li { span class="dot ready" {} "ready" }
+            li { span class="dot" {} "not ready" }
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    answers::{Fate, Mark, Matrix, Row},
+    answers::{Cell, Fate, Mark, Matrix, Row},
     viewer::address::Params,
 };
 
@@ -59,17 +59,24 @@ impl Choice {
     fn takes(self, row: &Row<'_>) -> bool {
         match self {
             Self::All => true,
-            Self::Moving => row.fate != Fate::Keep,
+            Self::Moving => !matches!(row.fate, Fate::Keep | Fate::Unknown),
             Self::Dropped => {
                 row.fate == Fate::Delete || row.cells.iter().any(|cell| cell.mark == Mark::Dropped)
             }
-            // NOTE: Crossplane takes a resource that nobody calls ready for one that is not.
-            Self::NotReady => row.cells.last().is_some_and(|cell| {
-                let is_there = !matches!(cell.mark, Mark::Absent | Mark::Dropped | Mark::Unknown);
-                !row.name.is_empty() && is_there && cell.ready != Some(true)
-            }),
+            Self::NotReady => row
+                .cells
+                .last()
+                .is_some_and(|last| readiness_in_the_end(row, last) == Some(false)),
         }
     }
+}
+
+/// What is made of the last thing said: Crossplane takes a resource that nobody calls ready for one
+/// that is not.
+pub(super) fn readiness_in_the_end(row: &Row<'_>, last: &Cell) -> Option<bool> {
+    let is_there = matches!(last.mark, Mark::Added | Mark::Changed | Mark::Untouched);
+    let is_composed = !row.name.is_empty();
+    (is_there && is_composed).then(|| last.ready == Some(true))
 }
 
 /// One row on the page.
@@ -109,7 +116,11 @@ impl<'m> Selection<'m> {
             .filter(is_like)
             .collect();
         let is_long = chosen.len() > READABLE && model.is_none();
-        let entries = if is_long { gather(&chosen) } else { one_by_one(&chosen) };
+        let entries = if is_long {
+            gather(&chosen)
+        } else {
+            one_by_one(&chosen)
+        };
         let total = entries.len();
         let from = params.number("from").unwrap_or(0).min(total);
         Self {
@@ -139,7 +150,10 @@ fn gather<'m>(rows: &[&'m Row<'m>]) -> Vec<Entry<'m>> {
             // The others of a group that stands there already.
             Some(0) => {}
             Some(size) if *size >= WORTH => {
-                entries.push(Entry { row, alike: *size - 1 });
+                entries.push(Entry {
+                    row,
+                    alike: *size - 1,
+                });
                 *size = 0;
             }
             _ => entries.push(Entry { row, alike: 0 }),
@@ -160,7 +174,6 @@ fn likeness<'m>(row: &'m Row<'_>) -> Likeness<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answers::Cell;
 
     fn row(name: &'static str, mark: Mark, fate: Fate) -> Row<'static> {
         Row {
@@ -178,7 +191,11 @@ mod tests {
     }
 
     fn names<'m>(selection: &Selection<'m>) -> Vec<(&'m str, usize)> {
-        selection.entries.iter().map(|entry| (entry.row.name, entry.alike)).collect()
+        selection
+            .entries
+            .iter()
+            .map(|entry| (entry.row.name, entry.alike))
+            .collect()
     }
 
     #[test]
@@ -198,7 +215,9 @@ mod tests {
 
     #[test]
     fn a_long_matrix_has_those_alike_together() {
-        let mut rows: Vec<_> = (0..100).map(|_| row("same", Mark::Added, Fate::Keep)).collect();
+        let mut rows: Vec<_> = (0..100)
+            .map(|_| row("same", Mark::Added, Fate::Keep))
+            .collect();
         rows.push(row("odd", Mark::Dropped, Fate::Delete));
         let matrix = Matrix { rows };
         let select = |query| Selection::of(&matrix, &Params::parse(Some(query)));

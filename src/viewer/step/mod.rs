@@ -34,7 +34,10 @@ impl Viewer {
         let line = self.find(id).await?;
         let place = place.parse().ok().filter(|place| *place < line.steps.len());
         let place = place.ok_or_else(|| Failure::Missing {
-            what: format!("This reconcile has {} steps, counted from 0.", line.steps.len()),
+            what: format!(
+                "This reconcile has {} steps, counted from 0.",
+                line.steps.len()
+            ),
             advice: "Go back to the reconcile, and from there to one of its steps.",
         })?;
         Ok((line, place))
@@ -61,14 +64,17 @@ pub(super) async fn show(
     let _desk = viewer.take_desk().await;
     let texts = viewer.step_texts(&line, step).await?;
     let what = if is_against_previous {
-        let previous = viewer.previous(&line).await?;
-        match same_step(&previous, step) {
-            Some(earlier) => {
-                let earlier = viewer.step_texts(&previous, earlier).await?;
-                against(&line, &previous, &earlier.states(), &texts.states())
+        let previous = viewer.answers.previous_of(&line).await?;
+        let earlier = previous
+            .as_ref()
+            .and_then(|previous| Some((previous, same_step(previous, step)?)));
+        match earlier {
+            Some((previous, earlier)) => {
+                let earlier = viewer.step_texts(previous, earlier).await?;
+                against(&line, previous, &earlier.states(), &texts.states())
             }
             None => html! {
-                p class="nothing" { "The reconcile before had no step of this name." }
+                p class="nothing" { "No reconcile before it is known that had a step of this name." }
             },
         }
     } else {
@@ -134,10 +140,15 @@ fn same_step<'l>(line: &'l Line, step: &LineStep) -> Option<&'l LineStep> {
 }
 
 fn head(line: &Line, place: usize, step: &LineStep) -> Markup {
-    let before = place.checked_sub(1).and_then(|before| Some((before, line.steps.get(before)?)));
+    let before = place
+        .checked_sub(1)
+        .and_then(|before| Some((before, line.steps.get(before)?)));
     let after = line.steps.get(place + 1).map(|after| (place + 1, after));
     let way = |(place, step): (usize, &LineStep)| {
-        (address::step(&line.trace_id, place), plain(&step.name).into_owned())
+        (
+            address::step(&line.trace_id, place),
+            plain(&step.name).into_owned(),
+        )
     };
     html! {
         div class="title-row" {
@@ -191,7 +202,13 @@ fn done(line: &Line, step: &LineStep, states: &StepStates<'_>, only: Option<&str
         composite: &line.subject.name,
         without_bookkeeping: false,
     };
-    let shown = only.map(|only| if only.is_empty() { &line.subject.name } else { only });
+    let shown = only.map(|only| {
+        if only.is_empty() {
+            &line.subject.name
+        } else {
+            only
+        }
+    });
     html! {
         @if changes.is_empty() {
             p class="nothing" {
