@@ -36,3 +36,4 @@ pub mod summarise;
 pub mod text;
 pub mod time;
 mod tls;
+pub mod viewer;

@@ -11,10 +11,11 @@ use spanplane::{
     config::{LogFormat, ServeArgs, Settings},
     serve::Sidecar,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::{EnvFilter, prelude::*};
 
 mod demo;
+mod view;
 
 /// A sidecar for Crossplane: turns every reconcile into a trace, and keeps what every function was
 /// asked and what it answered.
@@ -41,7 +42,9 @@ struct Cli {
 enum Command {
     /// Receive from Crossplane until told to stop (the default)
     Serve(Box<ServeArgs>),
-    /// Play a small world of reconciles through a real socket, and show what was stored
+    /// Serve the viewer over a store
+    View(view::ViewArgs),
+    /// Play a small world of reconciles through a real socket, and show it in the viewer
     Demo(demo::DemoArgs),
 }
 
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::View(args)) => view(args),
         Some(Command::Serve(args)) => serve(*args),
         None => serve(cli.serve),
     };
@@ -65,11 +69,7 @@ fn main() -> ExitCode {
 
 fn serve(args: ServeArgs) -> anyhow::Result<()> {
     start_logging(args.log_format, args.debug);
-    let settings = args.validate().unwrap_or_else(|mistakes| {
-        <Cli as clap::CommandFactory>::command()
-            .error(ErrorKind::ValueValidation, mistakes.join("\n       "))
-            .exit()
-    });
+    let settings = args.validate().unwrap_or_else(|mistakes| refuse(&mistakes));
     // NOTE: raw payloads wait on disk. Whoever may not use the socket has no business there.
     rustix::process::umask(Mode::from_raw_mode(0o027));
     let runtime = runtime()?;
@@ -80,17 +80,49 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 async fn serve_until_signalled(settings: Settings) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+    let mut signals = Signals::listen()?;
     let sidecar = Sidecar::start(settings).await?;
-    let signalled = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
-    sidecar.run_until(signalled).await?;
+    sidecar.run_until(signals.one()).await?;
     Ok(())
+}
+
+fn view(args: view::ViewArgs) -> anyhow::Result<()> {
+    start_logging(LogFormat::Auto, false);
+    let view = args.validate().unwrap_or_else(|mistakes| refuse(&mistakes));
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(view.run());
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+/// Says what is wrong with the command line.
+fn refuse(mistakes: &[String]) -> ! {
+    <Cli as clap::CommandFactory>::command()
+        .error(ErrorKind::ValueValidation, mistakes.join("\n       "))
+        .exit()
+}
+
+/// What tells the program to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot wait for signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn one(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -6,6 +6,7 @@
 //! it to its share. Invariant: without a quota there are no rests.
 
 use std::{
+    cell::RefCell,
     fs, thread,
     time::{Duration, Instant},
 };
@@ -67,6 +68,25 @@ impl Pacer {
         self.cpu_at_rest = thread_cpu();
         self.rested_at = Instant::now();
     }
+}
+
+thread_local! {
+    static PACER: RefCell<Option<Pacer>> = const { RefCell::new(None) };
+}
+
+/// Keeps the calling thread to its share from now on, wherever it calls [`breathe`].
+pub fn pace_this_thread() {
+    PACER.set(Some(Pacer::for_this_thread()));
+}
+
+/// Rests, on a thread that keeps to its share. To be called between pieces of work that may be
+/// done for anybody.
+pub fn breathe() {
+    PACER.with_borrow_mut(|pacer| {
+        if let Some(pacer) = pacer {
+            pacer.breathe();
+        }
+    });
 }
 
 /// How long to rest after using `used` of the CPU within `elapsed`, with `debt` from before.

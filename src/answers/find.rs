@@ -89,11 +89,24 @@ pub enum PayloadsError {
 #[derive(Clone, Debug)]
 pub struct Answers {
     archive: Archive,
+    max_document_bytes: u64,
 }
 
 impl Answers {
     pub fn new(archive: Archive) -> Self {
-        Self { archive }
+        Self {
+            archive,
+            max_document_bytes: u64::MAX,
+        }
+    }
+
+    /// The same, that opens no larger objects.
+    #[must_use]
+    pub fn limited_to(self, max_document_bytes: u64) -> Self {
+        Self {
+            max_document_bytes,
+            ..self
+        }
     }
 
     pub fn archive(&self) -> &Archive {
@@ -232,7 +245,8 @@ impl Answers {
     /// The object at a key of the bucket.
     pub async fn document(&self, key: &str) -> Result<StoredDocument, PayloadsError> {
         let parsed = Key::parse(key).ok_or_else(|| PayloadsError::NotAKey(key.to_owned()))?;
-        let bytes = match self.archive.fetch(&parsed).await {
+        let fetched = self.archive.fetch_up_to(&parsed, self.max_document_bytes);
+        let bytes = match fetched.await {
             Ok(bytes) => bytes,
             Err(FetchError::Store(error)) if error.is_not_found() => {
                 return Err(PayloadsError::Gone {

@@ -11,6 +11,7 @@ use super::{
     pipeline::Pipeline,
     state::{Resource, State},
 };
+use crate::pace::breathe;
 
 /// What each step did to each resource.
 #[derive(Debug)]
@@ -108,6 +109,7 @@ impl<'p> Row<'p> {
             .filter_map(|state| find(state, name))
             .chain(observed)
             .find(|resource| !resource.kind().is_empty());
+        breathe();
         Self {
             name,
             kind: known.map(Resource::kind).unwrap_or_default(),

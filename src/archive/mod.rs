@@ -27,8 +27,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{
     Attribute, Attributes, ObjectStore as _, ObjectStoreExt as _, PutMode, PutMultipartOptions,
-    PutOptions, PutPayload, path::Path,
+    PutOptions, PutPayload, path::Path, signer::Method,
 };
+use url::Url;
 
 pub use self::{
     delivery::Joiner,
@@ -269,7 +270,8 @@ impl Archive {
         self.fetch_up_to(key, u64::MAX).await
     }
 
-    async fn fetch_up_to(&self, key: &Key, limit: u64) -> Result<Vec<u8>, FetchError> {
+    /// The same, if it has no more bytes than this.
+    pub async fn fetch_up_to(&self, key: &Key, limit: u64) -> Result<Vec<u8>, FetchError> {
         let stored = self
             .store
             .client
@@ -283,6 +285,23 @@ impl Archive {
                 key: key.clone(),
                 source,
             })
+    }
+
+    /// Whether the store can sign addresses.
+    pub fn can_sign(&self) -> bool {
+        self.store.signer.is_some()
+    }
+
+    /// An address of an object that anybody can read it at for a while; `None` if the store knows
+    /// no such thing.
+    pub async fn sign(&self, key: &Key, lasting: Duration) -> Result<Option<Url>, StoreError> {
+        let Some(signer) = &self.store.signer else {
+            return Ok(None);
+        };
+        let location = self.location(key.as_str());
+        Ok(Some(
+            signer.signed_url(Method::GET, &location, lasting).await?,
+        ))
     }
 
     /// Every reconcile's object, with its size and age, as the store lists them.

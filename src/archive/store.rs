@@ -12,6 +12,7 @@ use std::{
 use object_store::{
     ObjectStore, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
     gcp::GoogleCloudStorageBuilder, local::LocalFileSystem, memory::InMemory, path::Path,
+    signer::Signer,
 };
 use url::Url;
 
@@ -140,6 +141,8 @@ enum StoreKind {
 #[derive(Clone, Debug)]
 pub(super) struct OpenStore {
     pub(super) client: Arc<dyn ObjectStore>,
+    /// The same client, if it can sign addresses.
+    pub(super) signer: Option<Arc<dyn Signer>>,
     pub(super) prefix: Path,
     /// A local file holds no Content-Type.
     pub(super) takes_attributes: bool,
@@ -226,7 +229,7 @@ impl StoreUrl {
             ..RetryConfig::default()
         };
         install_provider();
-        let client: Arc<dyn ObjectStore> = match self.kind {
+        let (client, signer): (Arc<dyn ObjectStore>, _) = match self.kind {
             StoreKind::File => {
                 if let Err(error) = fs::create_dir_all(&self.path) {
                     // Receiving goes on all the same: it may be put right while the spool holds.
@@ -235,16 +238,16 @@ impl StoreUrl {
                 }
                 let disk = LocalFileSystem::new_with_prefix(&self.path)?;
                 // The spool lets go of what was stored: it has to be on the platter.
-                Arc::new(disk.with_fsync(true))
+                (Arc::new(disk.with_fsync(true)), None)
             }
-            StoreKind::Memory => Arc::new(InMemory::new()),
+            StoreKind::Memory => (Arc::new(InMemory::new()), None),
             StoreKind::S3 => {
                 let endpoint = variables.first_of(&S3_ENDPOINTS);
                 let builder = variables
                     .apply("AWS_", AmazonS3Builder::new(), AmazonS3Builder::with_config)
                     .with_bucket_name(&self.bucket)
                     .with_allow_http(is_plain(endpoint));
-                Arc::new(builder.with_retry(retry).build()?)
+                signing(builder.with_retry(retry).build()?)
             }
             StoreKind::Google => {
                 let mut builder = GoogleCloudStorageBuilder::new();
@@ -254,7 +257,7 @@ impl StoreUrl {
                 let builder = variables
                     .apply("GOOGLE_", builder, GoogleCloudStorageBuilder::with_config)
                     .with_bucket_name(&self.bucket);
-                Arc::new(builder.with_retry(retry).build()?)
+                signing(builder.with_retry(retry).build()?)
             }
             StoreKind::Azure => {
                 let endpoint = variables.first_of(&AZURE_ENDPOINTS);
@@ -271,11 +274,12 @@ impl StoreUrl {
                 if endpoint.is_some() {
                     builder = builder.with_allow_http(is_plain(endpoint));
                 }
-                Arc::new(builder.with_retry(retry).build()?)
+                signing(builder.with_retry(retry).build()?)
             }
         };
         Ok(OpenStore {
             client,
+            signer,
             prefix: self.prefix.clone(),
             takes_attributes: self.kind != StoreKind::File,
         })
@@ -290,6 +294,7 @@ impl StoreUrl {
         let client = Arc::new(LocalFileSystem::new().with_fsync(true));
         Ok(OpenStore {
             client,
+            signer: None,
             prefix,
             takes_attributes: false,
         })
@@ -307,6 +312,13 @@ impl fmt::Display for StoreUrl {
             StoreKind::Azure => write!(out, "az://{bucket}/{path}"),
         }
     }
+}
+
+/// A client that also signs.
+fn signing<S: ObjectStore + Signer>(store: S) -> (Arc<dyn ObjectStore>, Option<Arc<dyn Signer>>) {
+    let store = Arc::new(store);
+    let signer: Arc<dyn Signer> = Arc::<S>::clone(&store);
+    (store, Some(signer))
 }
 
 /// Plain http is for endpoints that say so, whatever other settings say.

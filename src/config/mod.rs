@@ -5,15 +5,18 @@
 
 mod telemetry;
 mod units;
+mod viewer;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use url::Url;
 
 pub use self::telemetry::Telemetry;
 use self::telemetry::collect;
-pub use self::units::{parse_bytes, parse_duration, parse_socket_mode, show_bytes};
+pub use self::{
+    units::{parse_bytes, parse_duration, parse_socket_mode, show_bytes},
+    viewer::{ViewerArgs, ViewerSettings, is_plain_address},
+};
 use crate::{
     archive::{Compression, Retention, StoreUrl, Variables},
     print::PrintFormat,
@@ -24,7 +27,6 @@ const RECEIVING: &str = "Receiving";
 const SPOOL: &str = "Spool";
 const STORE: &str = "Store";
 const REDACTION: &str = "Redaction";
-const TRACES: &str = "Traces";
 const OBSERVING: &str = "Logs and metrics";
 
 /// Smaller ones could not hold one large message.
@@ -154,18 +156,8 @@ pub struct ServeArgs {
     )]
     pub retention_bytes: u64,
 
-    /// The address that people reach the viewer by, for the links in spans
-    #[arg(
-        long,
-        env = "SPANPLANE_VIEWER_URL",
-        default_value = "http://127.0.0.1:8686",
-        value_name = "URL",
-        help_heading = TRACES,
-        long_help = "The address that people reach the viewer by, for the links in spans. Where \
-                     spans go is set by the standard variables OTEL_EXPORTER_OTLP_ENDPOINT, \
-                     OTEL_EXPORTER_OTLP_PROTOCOL and the rest"
-    )]
-    pub viewer_url: String,
+    #[command(flatten)]
+    pub viewer: ViewerArgs,
 
     /// JSON pointer of a value to redact, such as /input/apiKey; * stands for any key. Can be
     /// repeated; in the variable, one a line
@@ -251,6 +243,7 @@ pub struct Settings {
     pub retention: Retention,
     pub redactor: Redactor,
     pub metrics_address: Option<SocketAddr>,
+    pub viewer: Option<ViewerSettings>,
     pub viewer_url: String,
     pub telemetry: Telemetry,
 }
@@ -296,7 +289,7 @@ impl ServeArgs {
                 })
                 .ok(),
         };
-        if !is_plain_address(&self.viewer_url) {
+        if !is_plain_address(&self.viewer.viewer_url) {
             let what = "this must be an http:// or https:// address without a user, ? or #";
             mistake("--viewer-url", &what);
         }
@@ -317,8 +310,12 @@ impl ServeArgs {
         }
         let telemetry = Telemetry::from_variables(&|name| std::env::var(name).ok());
         let telemetry = collect(telemetry, &mut mistakes);
-        if let (Some(store), Some(redactor), Some(telemetry), []) =
-            (store, redactor, telemetry, mistakes.as_slice())
+        let (address, token) = (&self.viewer.viewer_address, &self.viewer.viewer_token);
+        let flags = ["--viewer-address", "--viewer-token"];
+        let viewer = ViewerSettings::parse(address, token.as_deref(), flags);
+        let viewer = collect(viewer, &mut mistakes);
+        if let (Some(store), Some(redactor), Some(telemetry), Some(viewer), []) =
+            (store, redactor, telemetry, viewer, mistakes.as_slice())
         {
             return Ok(Settings {
                 retention: Retention {
@@ -338,24 +335,13 @@ impl ServeArgs {
                 compression: self.compression,
                 redactor,
                 metrics_address,
-                viewer_url: self.viewer_url,
+                viewer,
+                viewer_url: self.viewer.viewer_url,
                 telemetry,
             });
         }
         Err(mistakes)
     }
-}
-
-/// Whether links can be made of it. They stand in every span, so that no password may be in it.
-fn is_plain_address(address: &str) -> bool {
-    Url::parse(address).is_ok_and(|url| {
-        matches!(url.scheme(), "http" | "https")
-            && url.host().is_some()
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none()
-    })
 }
 
 fn with_source(error: &dyn std::error::Error) -> String {

@@ -1,13 +1,15 @@
-//! `spanplane demo`: the whole sidecar on a real socket, fed with what a real Crossplane emitted.
+//! `spanplane demo`: the whole sidecar on a real socket, fed with what a real Crossplane emitted,
+//! and the viewer over what it stored.
 //!
 //! Invariant: nothing is staged. The messages are those of a real Crossplane, as far apart within
 //! a step as they were; what is printed is read back from the store.
 
-mod tree;
+mod summary;
 
 use std::{
     collections::{BTreeMap, HashSet},
-    io::Write as _,
+    io::{IsTerminal as _, Write as _},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -21,16 +23,20 @@ use spanplane::{
     client::InspectorClient,
     config::ServeArgs,
     export::OtlpSettings,
-    line::Line,
     record::Record,
     serve::Sidecar,
     time::{Clock as _, SystemClock, Timestamp},
 };
+use tokio::net::TcpListener;
 
-use self::tree::{show_line, show_story};
+use self::summary::rows_of;
+use crate::view::{View, url_of};
 
 /// A laptop that is busy compiling may take longer than core's 100 ms.
 const EMIT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where the viewer is by default; if that is taken, any other port will do.
+const VIEWER_PORT: u16 = 8686;
 
 /// What is played: a capture, which subjects of it, and how many of the last reconciles of each.
 const WORLD: [(&[u8], &[&str], usize); 4] = [
@@ -62,6 +68,14 @@ pub(crate) struct DemoArgs {
     /// Folder for spool and store [default: a new one among the temporary files]
     #[arg(long, value_name = "PATH")]
     data_dir: Option<PathBuf>,
+
+    /// Serve the viewer until Ctrl-C, also if nobody seems to be there
+    #[arg(long, overrides_with = "no_wait")]
+    wait: bool,
+
+    /// End once everything is stored [default: if the output is no terminal]
+    #[arg(long, overrides_with = "wait")]
+    no_wait: bool,
 }
 
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
@@ -72,7 +86,40 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
             .tempdir()?
             .keep(),
     };
-    crate::runtime()?.block_on(play(&folder))
+    let is_watched = std::io::stdout().is_terminal();
+    let waits = args.wait || (is_watched && !args.no_wait);
+    let runtime = crate::runtime()?;
+    let outcome = runtime.block_on(present(&folder, waits));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+/// Plays, tells what there is, and shows it for as long as somebody looks.
+async fn present(folder: &Path, waits: bool) -> anyhow::Result<()> {
+    let listener = listen().await?;
+    let address = listener.local_addr()?;
+    let store = play(folder, address).await?;
+    let mut out = std::io::stdout();
+    if !waits {
+        writeln!(out, "Look at it:      spanplane view --store {store}")?;
+        return Ok(());
+    }
+    writeln!(out, "Look at it:      {}  (until Ctrl-C)", url_of(address))?;
+    out.flush()?;
+    let view = View {
+        store,
+        address,
+        token: None,
+        url: None,
+    };
+    view.serve(listener).await
+}
+
+async fn listen() -> anyhow::Result<TcpListener> {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, VIEWER_PORT)).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
+    }
 }
 
 /// Settings as `serve` would get them on the command line.
@@ -83,7 +130,8 @@ struct ServeLine {
     args: ServeArgs,
 }
 
-async fn play(folder: &Path) -> anyhow::Result<()> {
+/// Runs a sidecar, plays the world to it, and tells what is there; returns the store.
+async fn play(folder: &Path, viewer: SocketAddr) -> anyhow::Result<StoreUrl> {
     // A socket's path may have 108 bytes, so it does not go where the user's data goes.
     let sockets = tempfile::Builder::new().prefix("spanplane-").tempdir()?;
     let socket = sockets.path().join("socket");
@@ -101,6 +149,10 @@ async fn play(folder: &Path) -> anyhow::Result<()> {
         "--store".as_ref(),
         store.as_ref(),
         "--metrics-address=none".as_ref(),
+        // The links in spans lead to the viewer that is served afterwards.
+        "--viewer-address=none".as_ref(),
+        "--viewer-url".as_ref(),
+        format!("http://{viewer}").as_ref(),
         "--shutdown-timeout=1m".as_ref(),
     ])?;
     let settings = line
@@ -128,7 +180,8 @@ async fn play(folder: &Path) -> anyhow::Result<()> {
     }
     // Stopping finishes everything that was received.
     sidecar.run_until(std::future::ready(())).await?;
-    show(messages, started_at, &store, traces.as_ref()).await
+    tell(messages, started_at, &store, traces.as_ref()).await?;
+    Ok(store)
 }
 
 /// The messages of the last reconciles of these subjects.
@@ -159,7 +212,7 @@ fn chosen_records(
     Ok(kept.map(|(record, _)| record.clone()).collect())
 }
 
-async fn show(
+async fn tell(
     messages: usize,
     started_at: Timestamp,
     store: &StoreUrl,
@@ -176,39 +229,23 @@ async fn show(
         lines.push(line?);
     }
     lines.reverse();
-    let mut subjects: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
-    for line in &lines {
-        subjects.entry(tree::title_of(line)).or_default().push(line);
-    }
-
-    let folder = store.local_folder().unwrap_or_default();
     let mut out = std::io::stdout().lock();
+    let reconciles = lines.len();
     writeln!(
         out,
-        "{messages} messages of {} reconciles went through the socket.",
-        lines.len()
+        "{messages} messages of {reconciles} reconciles went through the socket:\n"
     )?;
-    if let Some(traces) = traces {
-        let endpoint = traces.endpoint();
-        writeln!(out, "Their traces are at {endpoint}:\n")?;
-        for line in &lines {
-            writeln!(out, "{}", show_line(line))?;
-        }
-    } else {
-        writeln!(
-            out,
-            "OTEL_EXPORTER_OTLP_ENDPOINT names no collector, so here are their traces:"
-        )?;
-        for (title, lines) in &subjects {
-            writeln!(out, "\n{title}\n{}", show_story(lines).join("\n"))?;
-        }
+    for row in rows_of(&lines) {
+        writeln!(out, "{row}")?;
     }
+    let folder = store.local_folder().unwrap_or_default();
     writeln!(out, "\nThe payloads are in {}", folder.display())?;
-    let failed = lines.iter().rev().find(|line| line.status.is_failure());
-    if let Some(line) = failed {
-        let path = folder.join(&line.object.key);
-        writeln!(out, "Look into one, with zstd and jq:\n")?;
-        writeln!(out, "  zstd -dc '{}' | jq '.steps[0]'", path.display())?;
+    match traces {
+        Some(traces) => writeln!(out, "The traces went to {}", traces.endpoint())?,
+        None => writeln!(
+            out,
+            "No traces were sent: OTEL_EXPORTER_OTLP_ENDPOINT names no collector"
+        )?,
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ pub use self::{
     subset::missing_from,
     yaml::{Piece, Scalar, YamlSink, scalar, write_yaml},
 };
+use crate::pace::breathe;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,6 +181,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
             members.push((name, value));
         }
         settle(&mut members);
+        breathe();
         Ok(Json::Object(members))
     }
 }

@@ -13,9 +13,11 @@ mod behind;
 mod health;
 mod sending;
 mod starting;
+mod viewing;
 
 use std::{
     io,
+    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -30,9 +32,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{
     behind::{Behind, Ending},
     starting::{
-        Outbox, announce, for_the_store, open_history, start_behind, start_health, start_metrics,
-        start_store, start_tracing,
+        Outbox, announce, for_the_store, open_archive, open_history, start_behind, start_health,
+        start_metrics, start_store, start_tracing,
     },
+    viewing::start_viewer,
 };
 use crate::{
     archive::{OpenStoreError, Pruner, Uploads},
@@ -87,6 +90,7 @@ pub struct Sidecar {
     ending: Arc<Ending>,
     behind: oneshot::Receiver<()>,
     uploads: Uploads,
+    viewer_address: Option<SocketAddr>,
     tasks: TaskTracker,
     _socket: Socket,
 }
@@ -134,7 +138,9 @@ impl Sidecar {
         });
         let stop = stop_receiving.clone();
         let metrics_address = start_health(&settings, &metrics, &stopping, stop, &tasks).await;
-        announce(&settings, metrics_address);
+        let archive = open_archive(&settings)?;
+        let viewer_address = start_viewer(&settings, &archive, &stop_receiving);
+        announce(&settings, metrics_address, viewer_address);
 
         let gauge = spool.gauge();
         metrics.observe_spool(
@@ -142,7 +148,8 @@ impl Sidecar {
             move || gauge.used_bytes(),
             Arc::clone(&clock),
         );
-        let (uploads, events) = start_store(&settings, &tasks, &stop_calls, &metrics, &bell)?;
+        let (uploads, events) =
+            start_store(&settings, archive, &tasks, &stop_calls, &metrics, &bell)?;
         let tracing = start_tracing(&settings, &tasks, &stop_calls, &metrics, &bell)?;
         let outbox = Outbox::open(&settings, clock.now())?;
         let ending = Arc::new(Ending::default());
@@ -180,6 +187,7 @@ impl Sidecar {
             ending,
             behind,
             uploads,
+            viewer_address,
             tasks,
             _socket: socket,
         })
@@ -187,6 +195,11 @@ impl Sidecar {
 
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Where the viewer is served.
+    pub fn viewer_address(&self) -> Option<SocketAddr> {
+        self.viewer_address
     }
 
     /// Runs until `stop` is done, then finishes in order.

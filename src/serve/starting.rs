@@ -81,8 +81,13 @@ pub(super) async fn start_health(
     bound
 }
 
-pub(super) fn announce(settings: &Settings, metrics_address: Option<SocketAddr>) {
-    let metrics = metrics_address.map_or("none".to_owned(), |address| address.to_string());
+pub(super) fn announce(
+    settings: &Settings,
+    metrics_address: Option<SocketAddr>,
+    viewer_address: Option<SocketAddr>,
+) {
+    let [metrics, viewer] = [metrics_address, viewer_address]
+        .map(|address| address.map_or("none".to_owned(), |address| address.to_string()));
     let traces = settings.telemetry.traces.as_ref();
     let traces = traces.map_or("none".to_owned(), OtlpSettings::endpoint);
     tracing::info!(
@@ -90,6 +95,7 @@ pub(super) fn announce(settings: &Settings, metrics_address: Option<SocketAddr>)
         data_dir = %settings.data_dir.display(),
         store = %settings.store,
         metrics,
+        viewer,
         traces,
         "listening"
     );
@@ -110,19 +116,24 @@ pub(super) fn start_metrics(settings: &Settings) -> Result<Metrics, RunError> {
     Ok(Metrics::pushing(exporter, interval, resource)?)
 }
 
-/// Makes a client, and has the store looked at in the background.
+/// A client for the store.
+pub(super) fn open_archive(settings: &Settings) -> Result<Archive, RunError> {
+    Ok(Archive::open(
+        &settings.store,
+        &settings.store_variables,
+        settings.compression,
+    )?)
+}
+
+/// Has the store written to, and looked at in the background.
 pub(super) fn start_store(
     settings: &Settings,
+    archive: Archive,
     tasks: &TaskTracker,
     stop: &CancellationToken,
     metrics: &Metrics,
     bell: &Arc<Bell>,
 ) -> Result<(Uploads, mpsc::Receiver<Event>), RunError> {
-    let archive = Archive::open(
-        &settings.store,
-        &settings.store_variables,
-        settings.compression,
-    )?;
     let (heard, events) = mpsc::channel();
     let uploads = Uploads::new(
         archive.clone(),
@@ -202,9 +213,7 @@ fn outbox_folder(settings: &Settings) -> PathBuf {
 pub(super) fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunError> {
     let (ended, end) = oneshot::channel();
     let work = move || {
-        if let Err(error) = rustix::process::setpriority_process(None, BEHIND_NICENESS) {
-            tracing::debug!(%error, "cannot lower the priority of the work behind the answers");
-        }
+        give_way();
         behind.run();
         // Nobody waits for it after the deadline.
         ended.send(()).unwrap_or_default();
@@ -214,6 +223,13 @@ pub(super) fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunE
         .spawn(work)
         .map_err(RunError::Thread)?;
     Ok(end)
+}
+
+/// Lowers the priority of the calling thread, and of those that it starts.
+pub(super) fn give_way() {
+    if let Err(error) = rustix::process::setpriority_process(None, BEHIND_NICENESS) {
+        tracing::debug!(%error, "cannot lower the priority of the work behind the answers");
+    }
 }
 
 pub(super) fn open_history(settings: &Settings) -> History {

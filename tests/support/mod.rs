@@ -103,6 +103,7 @@ impl Home {
             "--data-dir",
             data_dir.to_str().unwrap(),
             "--metrics-address=none",
+            "--viewer-address=none",
             "--shutdown-timeout=60s",
         ];
         if let Some(store) = &self.store {

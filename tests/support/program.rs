@@ -44,6 +44,7 @@ impl Place {
             .env_clear()
             .env("PIPELINE_INSPECTOR_SOCKET", self.socket())
             .env("SPANPLANE_METRICS_ADDRESS", "127.0.0.1:0")
+            .env("SPANPLANE_VIEWER_ADDRESS", "none")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

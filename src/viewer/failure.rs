@@ -1,0 +1,191 @@
+//! Pages for what can't be shown: what is wrong, and what to do.
+
+use axum::{
+    http::StatusCode,
+    response::{Html, IntoResponse, Response},
+};
+use maud::html;
+
+use super::{page::Page, words::plain};
+use crate::{
+    answers::{FindError, OpenError, PayloadsError},
+    archive::{FetchError, IndexError, StoreError},
+};
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The request names another host.
+    Misdirected,
+    /// The request brings no token.
+    Unknown,
+    TooLong,
+    TooSlow,
+    NoPage,
+    /// What is asked for can't be.
+    Odd(String),
+    /// It is not there, and what to do about that.
+    Missing {
+        what: String,
+        advice: &'static str,
+    },
+    Find(FindError),
+    Payloads(PayloadsError),
+    Store(StoreError),
+}
+
+impl From<FindError> for Failure {
+    fn from(error: FindError) -> Self {
+        Self::Find(error)
+    }
+}
+
+impl From<IndexError> for Failure {
+    fn from(error: IndexError) -> Self {
+        Self::Find(FindError::Index(error))
+    }
+}
+
+impl From<PayloadsError> for Failure {
+    fn from(error: PayloadsError) -> Self {
+        Self::Payloads(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn opening(key: &str, source: OpenError) -> Self {
+        let key = key.to_owned();
+        Self::Payloads(PayloadsError::Open { key, source })
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::Unknown => StatusCode::UNAUTHORIZED,
+            Self::TooLong => StatusCode::URI_TOO_LONG,
+            Self::TooSlow => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => StatusCode::BAD_REQUEST,
+            Self::NoPage
+            | Self::Missing { .. }
+            | Self::Find(FindError::Empty | FindError::NoSubject(_) | FindError::NoTrace(_))
+            | Self::Payloads(PayloadsError::Queued { .. }) => StatusCode::NOT_FOUND,
+            Self::Find(FindError::Ambiguous { .. }) => StatusCode::MULTIPLE_CHOICES,
+            Self::Payloads(PayloadsError::Gone { .. } | PayloadsError::Dropped(_)) => {
+                StatusCode::GONE
+            }
+            Self::Find(FindError::Index(_))
+            | Self::Store(_)
+            | Self::Payloads(PayloadsError::Fetch(FetchError::Store(_))) => StatusCode::BAD_GATEWAY,
+            Self::Payloads(PayloadsError::Fetch(_) | PayloadsError::Open { .. }) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Misdirected => "This is another host",
+            Self::Unknown => "A token is needed",
+            Self::TooLong => "This address is too long",
+            Self::TooSlow => "This took too long",
+            Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => "This can't be asked",
+            Self::NoPage => "There is no such page",
+            Self::Missing { .. } | Self::Find(_) => "Nothing was found",
+            Self::Payloads(_) => "These payloads can't be shown",
+            Self::Store(_) => "The store does not answer",
+        }
+    }
+
+    /// What is wrong.
+    pub(super) fn what(&self) -> String {
+        match self {
+            Self::Misdirected => {
+                "The request names a host that is not known to be this viewer's.".to_owned()
+            }
+            Self::Unknown => "This viewer shows payloads only to who knows its token.".to_owned(),
+            Self::TooLong => "An address has at most 4,096 bytes here.".to_owned(),
+            Self::TooSlow => "The store did not answer within 10 seconds.".to_owned(),
+            Self::NoPage => "No page has this address.".to_owned(),
+            Self::Odd(what) | Self::Missing { what, .. } => what.clone(),
+            Self::Find(error) => with_sources(error),
+            Self::Payloads(error) => with_sources(error),
+            Self::Store(error) => with_sources(error),
+        }
+    }
+
+    /// What to do.
+    pub(super) fn advice(&self) -> &'static str {
+        match self {
+            Self::Misdirected => {
+                "Use localhost or the number of the address it listens on, or start it with \
+                 --viewer-url and the address that you use."
+            }
+            Self::Unknown => {
+                "Add ?token=… to the address once, or send the header Authorization: Bearer …; it \
+                 is the value of --viewer-token."
+            }
+            Self::TooLong | Self::Odd(_) | Self::NoPage => "Go back to the list of reconciles.",
+            Self::TooSlow => "Try again, or narrow what you look for: a kind, a name, a time.",
+            Self::Missing { advice, .. } => advice,
+            Self::Find(FindError::Index(_)) => "Reload the page; what can be read is shown.",
+            Self::Find(FindError::Ambiguous { .. }) => "Write more of the id.",
+            Self::Find(_) => {
+                "It may be older than what the store keeps, or younger than a minute: a reconcile \
+                 is listed once its batch of the index is stored."
+            }
+            Self::Payloads(error) => advice_on(error),
+            Self::Store(error) => error.trouble.advice(),
+        }
+    }
+}
+
+fn advice_on(error: &PayloadsError) -> &'static str {
+    match error {
+        PayloadsError::Dropped(_) => "What the index says of this reconcile is all that is left.",
+        PayloadsError::Queued { .. } => {
+            "Try again in a minute. If it stays away, look at spanplane_store_failures_total and \
+             the sidecar's log."
+        }
+        PayloadsError::Gone { .. } => {
+            "Objects go by the bucket's lifecycle rules, or on local disk by --retention and \
+             --retention-bytes. A younger reconcile of the same XR may hold the same."
+        }
+        PayloadsError::NotAKey(_) => "A key begins with v1/reconciles/.",
+        PayloadsError::Fetch(FetchError::Store(error)) => error.trouble.advice(),
+        PayloadsError::Fetch(FetchError::Decompress { .. }) | PayloadsError::Open { .. } => {
+            "The object is damaged, was written by something else, or is larger than 64 MiB; fetch \
+             it from the store as it is."
+        }
+    }
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        told.push_str(": ");
+        told.push_str(&source.to_string());
+        next = source.source();
+    }
+    told
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let page = Page {
+            title: self.title().to_owned(),
+            ..Page::default()
+        };
+        let body = page.render(&html! {
+            section class="sorry" {
+                h1 { (self.title()) }
+                p { (plain(&self.what())) }
+                p { (self.advice()) }
+                @if !matches!(self, Self::Misdirected | Self::Unknown) {
+                    p { a class="button" href="/" { "All reconciles" } }
+                }
+            }
+        });
+        (self.status(), Html(body.into_string())).into_response()
+    }
+}

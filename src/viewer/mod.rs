@@ -1,0 +1,123 @@
+//! The viewer: an archive as web pages, made on the server.
+//!
+//! Every page is a stable address that answers a question; it works without scripts, which only
+//! add comfort. Invariant: reading only, everything escaped, and bounded in bytes whatever the
+//! payloads hold: what does not fit is a link to the rest.
+//!
+//! Must not know: the sidecar. It sees an archive.
+
+mod access;
+mod address;
+mod assets;
+mod changes;
+mod diff;
+mod failure;
+mod filter;
+mod gist;
+mod guard;
+mod history;
+mod list;
+mod open;
+mod page;
+mod payload;
+mod raw;
+mod reconcile;
+mod search;
+mod step;
+mod story;
+mod texts;
+mod words;
+
+use std::{io, sync::Arc};
+
+use axum::{
+    Router, middleware,
+    response::Redirect,
+    routing::{MethodRouter, get},
+};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, SemaphorePermit},
+};
+use tokio_util::sync::CancellationToken;
+
+pub use self::access::{Access, Token, TokenError};
+use self::{assets::ICON, failure::Failure, guard::AT_WORK};
+use crate::{
+    answers::{Answers, Reference, Scope},
+    archive::Archive,
+    line::Line,
+    time::SharedClock,
+};
+
+/// Decompressed. The sidecar's container has 128 MiB for everything.
+const MAX_DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Shows what an archive holds.
+#[derive(Debug)]
+pub struct Viewer {
+    answers: Answers,
+    access: Access,
+    clock: SharedClock,
+    /// For requests at work.
+    turns: Semaphore,
+    /// For the one whose payloads are in memory.
+    desk: Semaphore,
+}
+
+impl Viewer {
+    pub fn new(archive: Archive, access: Access, clock: SharedClock) -> Self {
+        Self {
+            answers: Answers::new(archive).limited_to(MAX_DOCUMENT_BYTES),
+            access,
+            clock,
+            turns: Semaphore::new(AT_WORK),
+            desk: Semaphore::new(1),
+        }
+    }
+
+    /// Answers requests until told to stop.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
+        axum::serve(listener, self.routes())
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await
+    }
+
+    fn routes(self) -> Router {
+        let viewer = Arc::new(self);
+        let icon: MethodRouter<Arc<Self>> = get(|| async { Redirect::permanent(&ICON.address) });
+        Router::new()
+            .route("/", get(list::show))
+            .route("/rows", get(list::show_rows))
+            .route("/trace/{id}", get(reconcile::show))
+            .route("/trace/{id}/changes", get(changes::show))
+            .route("/trace/{id}/resource", get(story::show))
+            .route("/trace/{id}/step/{place}", get(step::show))
+            .route("/trace/{id}/step/{place}/change", get(step::show_change))
+            .route("/xr/{kind}/{namespace}/{name}", get(history::show))
+            .route("/open", get(open::show))
+            .route("/open/signed", get(open::sign))
+            .route("/raw", get(raw::show))
+            .route("/assets/{name}", get(assets::serve_asset))
+            .route("/favicon.ico", icon)
+            .route("/healthz", get(|| async { "ok\n" }))
+            .fallback(|| async { Failure::NoPage })
+            .layer(middleware::from_fn_with_state(
+                Arc::clone(&viewer),
+                guard::guard,
+            ))
+            .with_state(viewer)
+    }
+
+    /// The reconcile that is meant.
+    async fn find(&self, reference: &str) -> Result<Line, Failure> {
+        let Ok(reference) = reference.parse::<Reference>();
+        Ok(self.answers.find(&reference, &Scope::default()).await?)
+    }
+
+    /// Waits until nobody else has payloads in memory.
+    async fn take_desk(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.desk.acquire().await.ok()
+    }
+}

@@ -1,0 +1,158 @@
+//! Looks for a word in a tree: in names and in values. Pure.
+
+use crate::{
+    json::{Json, Path, Segment},
+    text::cut,
+};
+
+/// More are not read by anybody.
+const MOST: usize = 200;
+/// Of a value that is shown.
+const BYTES: usize = 160;
+/// Before the word, where it stands far back in a text.
+const BEFORE: usize = 40;
+
+/// A place where the word stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Hit {
+    /// As people write it.
+    pub(super) path: String,
+    /// From the outermost value.
+    pub(super) pointer: String,
+    pub(super) value: String,
+}
+
+/// Where a word stands, in the order of the tree, in upper or lower case; and whether there is
+/// more.
+pub(super) fn find_word(value: &Json<'_>, word: &str) -> (Vec<Hit>, bool) {
+    let mut search = Search {
+        word: word.to_lowercase(),
+        path: Vec::new(),
+        hits: Vec::new(),
+        has_more: false,
+    };
+    search.look(value, false);
+    (search.hits, search.has_more)
+}
+
+struct Search<'j> {
+    word: String,
+    path: Vec<Segment<'j>>,
+    hits: Vec<Hit>,
+    has_more: bool,
+}
+
+impl<'j> Search<'j> {
+    fn look(&mut self, value: &'j Json<'j>, is_named: bool) {
+        let found = match value {
+            Json::Text(text) => self.excerpt(text),
+            Json::Number(number) => self.excerpt(&number.to_string()),
+            Json::Bool(word) => self.excerpt(if *word { "true" } else { "false" }),
+            Json::Null => None,
+            Json::List(_) | Json::Object(_) => None,
+        };
+        match (found, value) {
+            (Some(found), _) => self.note(found),
+            (None, Json::Text(text)) if is_named => self.note(cut(text, BYTES).into_owned()),
+            (None, _) if is_named => self.note(String::new()),
+            _ => {}
+        }
+        match value {
+            Json::Object(members) => {
+                for (name, member) in members {
+                    let is_named = self.is_in(name);
+                    self.step(Segment::Member(name.clone()), member, is_named);
+                }
+            }
+            Json::List(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    self.step(Segment::Item(place), item, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, segment: Segment<'j>, value: &'j Json<'j>, is_named: bool) {
+        if self.has_more {
+            return;
+        }
+        self.path.push(segment);
+        self.look(value, is_named);
+        self.path.pop();
+    }
+
+    fn is_in(&self, text: &str) -> bool {
+        text.to_lowercase().contains(&self.word)
+    }
+
+    /// What stands around the word.
+    fn excerpt(&self, text: &str) -> Option<String> {
+        let lower = text.to_lowercase();
+        let at = lower.find(&self.word)?;
+        // Lower case may have other lengths: what matters is a border of a character nearby.
+        let from = text.floor_char_boundary(at.saturating_sub(BEFORE));
+        let front = if from > 0 { "…" } else { "" };
+        let rest = text.get(from..).unwrap_or_default();
+        Some(format!("{front}{}", cut(rest, BYTES)))
+    }
+
+    fn note(&mut self, value: String) {
+        if self.hits.len() == MOST {
+            self.has_more = true;
+            return;
+        }
+        let path = Path(self.path.clone());
+        let pointer = path.0.iter().fold(String::new(), |pointer, segment| {
+            let name = match segment {
+                Segment::Member(name) | Segment::Named(_, name) => name.to_string(),
+                Segment::Item(place) => place.to_string(),
+            };
+            super::address::below(&pointer, &name)
+        });
+        self.hits.push(Hit {
+            path: path.to_string(),
+            pointer,
+            value,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_are_found() {
+        let json =
+            Json::parse(r#"{"a/b":[{"Needle":{"x":1}},"hay NEEDLE hay"],"c":true}"#).unwrap();
+        let (hits, has_more) = find_word(&json, "needle");
+        let told: Vec<_> = hits
+            .iter()
+            .map(|hit| (hit.path.as_str(), hit.pointer.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (r#"["a/b"][0].Needle"#, "/a~1b/0/Needle"),
+                (r#"["a/b"][1]"#, "/a~1b/1")
+            ]
+        );
+        assert_eq!(hits[1].value, "hay NEEDLE hay");
+        assert!(!has_more);
+        assert_eq!(find_word(&json, "TRUE").0.len(), 1);
+    }
+
+    #[test]
+    fn hits_are_bounded() {
+        let json = Json::parse(&format!("[{}]", vec!["\"x\""; 1_000].join(","))).map(|json| {
+            let (hits, has_more) = find_word(&json, "x");
+            (hits.len(), has_more)
+        });
+        assert_eq!(json.unwrap(), (MOST, true));
+        let long = format!("\"{}needle{}\"", "é".repeat(1 << 20), "z".repeat(1 << 20));
+        let json = Json::parse(&long).unwrap();
+        let (hits, _) = find_word(&json, "needle");
+        assert!(hits[0].value.contains("needle") && hits[0].value.len() < 400);
+    }
+}

@@ -1,0 +1,239 @@
+//! `/trace/{id}/step/{place}`: what a function was asked, what it answered, what it did.
+
+mod call;
+mod pane;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, RawQuery, State},
+    http::HeaderMap,
+    response::Html,
+};
+use maud::{Markup, html};
+
+use super::{
+    Viewer,
+    address::{self, Params},
+    changes::section,
+    diff::Changes,
+    failure::Failure,
+    page::Page,
+    reconcile::{did, said, trail_into},
+    texts::{StepStates, StepTexts},
+    words::{Badge, clock, lasted, plain, short_id},
+};
+use crate::{
+    answers::{ResourceChange, compare},
+    line::{Line, LineStep},
+};
+
+impl Viewer {
+    /// A step, with its place.
+    async fn find_step(&self, id: &str, place: &str) -> Result<(Line, usize), Failure> {
+        let line = self.find(id).await?;
+        let place = place.parse().ok().filter(|place| *place < line.steps.len());
+        let place = place.ok_or_else(|| Failure::Missing {
+            what: format!(
+                "This reconcile has {} steps, counted from 0.",
+                line.steps.len()
+            ),
+            advice: "Go back to the reconcile, and from there to one of its steps.",
+        })?;
+        Ok((line, place))
+    }
+
+    async fn step_texts(&self, line: &Line, step: &LineStep) -> Result<StepTexts, Failure> {
+        let stored = self.answers.payloads(line).await?;
+        let document = stored.open();
+        let document = document.map_err(|error| Failure::opening(&line.object.key, error))?;
+        Ok(StepTexts::of(&document, step))
+    }
+}
+
+pub(super) async fn show(
+    State(viewer): State<Arc<Viewer>>,
+    Path((id, place)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Html<String>, Failure> {
+    let params = Params::parse(query.as_deref());
+    let (line, place) = viewer.find_step(&id, &place).await?;
+    let step = line.steps.get(place).ok_or(Failure::NoPage)?;
+    let is_against_previous = params.text("view") == Some("previous");
+    let _desk = viewer.take_desk().await;
+    let texts = viewer.step_texts(&line, step).await?;
+    let what = if is_against_previous {
+        let previous = viewer.answers.previous_of(&line).await?;
+        let earlier = previous
+            .as_ref()
+            .and_then(|previous| Some((previous, same_step(previous, step)?)));
+        match earlier {
+            Some((previous, earlier)) => {
+                let earlier = viewer.step_texts(previous, earlier).await?;
+                against(&line, previous, &earlier.states(), &texts.states())
+            }
+            None => html! {
+                p class="nothing" { "No reconcile before it is known that had a step of this name." }
+            },
+        }
+    } else {
+        done(&line, step, &texts.states(), params.raw("resource"))
+    };
+    let path = address::step(&line.trace_id, place);
+    let page = Page {
+        title: plain(&step.name).into_owned(),
+        trail: trail_into(&line),
+    };
+    let body = page.render(&html! {
+        (head(&line, place, step))
+        section id="did" class="did-section" aria-labelledby="did-title" {
+            div class="title-row" {
+                h2 id="did-title" { "What it did" }
+                nav class="choices" aria-label="Against what" {
+                    a href={ (path) "#did" } aria-current=[(!is_against_previous).then_some("true")] {
+                        "To what it was given"
+                    }
+                    a href={ (path) "?view=previous#did" } aria-current=[is_against_previous.then_some("true")] {
+                        "Against the previous reconcile"
+                    }
+                }
+            }
+            (what)
+        }
+        div class="panes" {
+            (pane::render(&line, "Request", step.request.as_ref(), &texts.request))
+            (pane::render(&line, "Response", step.response.as_ref(), &texts.response))
+        }
+        (call::render(&line, step, &texts.request, &viewer.access.origin(&headers), viewer.access.has_token()))
+    });
+    Ok(Html(body.into_string()))
+}
+
+/// What a step did to one resource, for a page that is already there.
+pub(super) async fn show_change(
+    State(viewer): State<Arc<Viewer>>,
+    Path((id, place)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Html<String>, Failure> {
+    let params = Params::parse(query.as_deref());
+    let (line, place) = viewer.find_step(&id, &place).await?;
+    let step = line.steps.get(place).ok_or(Failure::NoPage)?;
+    let resource = params.raw("resource").unwrap_or_default();
+    let _desk = viewer.take_desk().await;
+    let texts = viewer.step_texts(&line, step).await?;
+    let body = html! {
+        div class="title-row" {
+            h2 tabindex="-1" { "What " (plain(&step.name)) " did" }
+            a class="button quiet" href=(address::step(&line.trace_id, place)) { "Whole step" }
+            a class="button quiet" href=(address::story(&line.trace_id, resource)) { "Its story" }
+        }
+        (done(&line, step, &texts.states(), Some(resource)))
+    };
+    Ok(Html(body.into_string()))
+}
+
+/// The step of another reconcile that does the same.
+fn same_step<'l>(line: &'l Line, step: &LineStep) -> Option<&'l LineStep> {
+    let mut steps = line.steps.iter();
+    steps.find(|other| other.name == step.name && other.iteration == step.iteration)
+}
+
+fn head(line: &Line, place: usize, step: &LineStep) -> Markup {
+    let before = place
+        .checked_sub(1)
+        .and_then(|before| Some((before, line.steps.get(before)?)));
+    let after = line.steps.get(place + 1).map(|after| (place + 1, after));
+    let way = |(place, step): (usize, &LineStep)| {
+        (
+            address::step(&line.trace_id, place),
+            plain(&step.name).into_owned(),
+        )
+    };
+    html! {
+        div class="title-row" {
+            h1 { (plain(&step.name)) }
+            (Badge::of_status(step.status))
+            @if step.cached { span class="badge quiet" { "cached" } }
+            nav class="ways" aria-label="Other steps" {
+                @if let Some((address, name)) = before.map(way) {
+                    a class="button quiet" rel="prev" href=(address) { "← " (name) }
+                }
+                @if let Some((address, name)) = after.map(way) {
+                    a class="button quiet" rel="next" href=(address) { (name) " →" }
+                }
+            }
+        }
+        dl class="facts" {
+            div { dt { "Function" } dd { (plain(&step.function)) } }
+            div { dt { "Took" } dd { (lasted(step.duration_ms)) } }
+            div { dt { "Began" } dd { (clock(step.started_at)) } }
+            div { dt { "Desired" } dd { (did(step)) } }
+            @if let Some(input) = &step.facts.input_kind { div { dt { "Input" } dd { (plain(input)) } } }
+            @if let Some(ttl) = step.facts.ttl_s { div { dt { "Answer is good for" } dd { (lasted(Some(ttl * 1_000.0))) } } }
+            @if let Some(tag) = &step.facts.tag {
+                div { dt { "Tag" } dd { code title=(plain(tag)) { (short_id(tag)) } } }
+            }
+        }
+        div class="said" { (said(step)) }
+    }
+}
+
+/// What a step did to what it was given.
+fn done(line: &Line, step: &LineStep, states: &StepStates<'_>, only: Option<&str>) -> Markup {
+    let (Some(given), Some(returned)) = (&states.given, &states.returned) else {
+        return html! {
+            p class="nothing" {
+                @if step.status.is_failure() {
+                    "It failed, so that nothing it returned is applied."
+                } @else {
+                    "Not known: its request or its response is not there."
+                }
+            }
+        };
+    };
+    let found: Vec<ResourceChange<'_>> = compare(given, returned)
+        .into_iter()
+        .filter(|change| only.is_none_or(|only| change.name == only))
+        .collect();
+    let changes = Changes {
+        changes: &found,
+        trace_id: &line.trace_id,
+        composite: &line.subject.name,
+        without_bookkeeping: false,
+    };
+    let shown = only.map(|only| {
+        if only.is_empty() {
+            &line.subject.name
+        } else {
+            only
+        }
+    });
+    html! {
+        @if changes.is_empty() {
+            p class="nothing" {
+                @match shown {
+                    Some(name) => { "It left " code { (plain(name)) } " as it was." },
+                    None => "It left everything as it was.",
+                }
+            }
+        } @else { (changes) }
+    }
+}
+
+/// A step against the same step of the reconcile before.
+fn against(
+    line: &Line,
+    previous: &Line,
+    before: &StepStates<'_>,
+    after: &StepStates<'_>,
+) -> Markup {
+    html! {
+        p class="quiet" {
+            "The reconcile before is " a href=(address::trace(&previous.trace_id)) { code { (short_id(&previous.trace_id)) } } "."
+        }
+        (section(line, "Returned", "returned", before.returned.as_ref(), after.returned.as_ref()))
+        (section(line, "Given", "given", before.given.as_ref(), after.given.as_ref()))
+        (section(line, "Observed", "observed", before.observed.as_ref(), after.observed.as_ref()))
+    }
+}
