@@ -20,7 +20,7 @@ wait_for() { until grep -qs "$2" "$1"; do kill -0 "$3"; sleep 0.05; done; }
 start_sidecar() {
   local name=$1
   shift
-  env -i "$target/release/spanplane" --metrics-address none --shutdown-timeout 1m "$@" >"$work/$name.printed" 2>"$work/$name.log" &
+  env -i "$target/release/spanplane" --metrics-address none --viewer-address none --shutdown-timeout 1m "$@" >"$work/$name.printed" 2>"$work/$name.log" &
   sidecar=$!
   wait_for "$work/$name.log" '"listening"' "$sidecar"
 }

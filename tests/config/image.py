@@ -105,7 +105,7 @@ def check_runs(image):
     volume.mkdir(parents=True)
     os.chown(volume, 65532, 65532)
     before = {path for path in image.rglob("*") if volume not in path.parents}
-    process = subprocess.Popen(inside(image, "--metrics-address", "127.0.0.1:0"), env={}, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(inside(image, "--metrics-address", "127.0.0.1:0", "--viewer-address", "none"), env={}, stderr=subprocess.DEVNULL)
     try:
         while not (volume / "socket").exists():
             assert process.poll() is None, "it ended"

@@ -180,7 +180,7 @@ def main(spanplane, emit, prometheus):
         folder = pathlib.Path(work)
         (folder / "prometheus.yml").write_text(settings(metrics_port), encoding="utf-8")
         commands = {
-            "spanplane": [spanplane, "--socket-path", folder / "socket", "--metrics-address", f"127.0.0.1:{metrics_port}"],
+            "spanplane": [spanplane, "--socket-path", folder / "socket", "--metrics-address", f"127.0.0.1:{metrics_port}", "--viewer-address", "none"],
             "prometheus": [prometheus, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address=127.0.0.1:{prometheus_port}"],
         }
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}"}

@@ -56,7 +56,7 @@ class Stack:
             environment |= {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp}", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
             environment |= {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": 1000}
         store = f"s3://{BUCKET}/{PREFIX.rstrip('/')}"
-        command = [HERE / "first", os.environ["SPANPLANE"], "--socket-path", self.socket, "--store", store, "--metrics-address", f"127.0.0.1:{port}"]
+        command = [HERE / "first", os.environ["SPANPLANE"], "--socket-path", self.socket, "--store", store, "--metrics-address", f"127.0.0.1:{port}", "--viewer-address", "none"]
         return Process(self.work, "spanplane", command, **environment)
 
     def start_backends(self):
