@@ -94,7 +94,9 @@ async fn what_lies_on_disk_is_nobody_elses_business() {
 #[tokio::test]
 async fn what_is_printed_is_redacted() {
     let place = Place::new();
-    let running = place.start(&["--format=text"]).await;
+    let running = place
+        .start(&["--format=text", "--shutdown-timeout=1m"])
+        .await;
     emit_all(&mut place.client(), &capture("secrets")).await;
     let (_, printed, _) = running.terminate().await;
     assert!(printed.contains("**REDACTED**"));

@@ -163,7 +163,8 @@ fn encoded(sent: &Sent) -> Bytes {
 /// What is printed of these.
 async fn printed(format: &str, messages: impl IntoIterator<Item = (RecordKind, Bytes)>) -> String {
     let place = Place::new();
-    let running = place.start(&["--format", format]).await;
+    let flags = ["--shutdown-timeout=1m", "--format", format];
+    let running = place.start(&flags).await;
     let mut client = place.client();
     for (kind, message) in messages {
         client.emit(kind, message).await.unwrap();

@@ -25,7 +25,9 @@ async fn both_signals_end_it_with_0_and_take_the_socket_away() {
 async fn everything_that_was_answered_is_printed_before_the_end() {
     let place = Place::new();
     let records = capture("operation");
-    let running = place.start(&["--format=json"]).await;
+    let running = place
+        .start(&["--format=json", "--shutdown-timeout=1m"])
+        .await;
     emit_all(&mut place.client(), &records).await;
     let (status, printed, _) = running.terminate().await;
     assert_eq!(status.code(), Some(0));
