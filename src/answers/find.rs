@@ -3,7 +3,7 @@
 //! Invariant: an id that fits two reconciles is told as such and never guessed; a subject's name
 //! means its newest reconcile.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, pin::Pin, str::FromStr, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _};
 
@@ -86,14 +86,39 @@ pub enum PayloadsError {
 }
 
 /// Looks things up in an archive.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Answers {
     archive: Archive,
+    note: Note,
+}
+
+/// Who is told that a part of the index can't be read, although an answer was found elsewhere.
+type Note = Arc<dyn Fn(&IndexError) + Send + Sync>;
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Answers").field(&self.archive).finish()
+    }
 }
 
 impl Answers {
     pub fn new(archive: Archive) -> Self {
-        Self { archive }
+        let note = |error: &IndexError| {
+            tracing::warn!(%error, "cannot read a part of the index");
+        };
+        Self {
+            archive,
+            note: Arc::new(note),
+        }
+    }
+
+    /// Tells somebody else what can't be read.
+    #[must_use]
+    pub fn noting(self, note: impl Fn(&IndexError) + Send + Sync + 'static) -> Self {
+        Self {
+            note: Arc::new(note),
+            ..self
+        }
     }
 
     pub fn archive(&self) -> &Archive {
@@ -145,15 +170,15 @@ impl Answers {
     }
 
     async fn newest(&self, query: Query) -> Result<Option<Line>, IndexError> {
-        let mut lines = Box::pin(self.lines(query));
-        lines.next().await.transpose()
+        let mut reading = self.read(query);
+        let newest = reading.next().await;
+        reading.end(newest)
     }
 
     async fn only(&self, query: Query, prefix: &str) -> Result<Line, FindError> {
-        let mut lines = Box::pin(self.lines(query));
+        let mut reading = self.read(query);
         let mut found: Option<Line> = None;
-        while let Some(line) = lines.next().await {
-            let line = line?;
+        while let Some(line) = reading.next().await {
             match &found {
                 // The same trace may have a second line, if a part of it came late.
                 Some(found) if found.trace_id == line.trace_id => {}
@@ -173,7 +198,16 @@ impl Answers {
                 }
             }
         }
+        let found = reading.end(found)?;
         found.ok_or_else(|| FindError::NoTrace(prefix.to_owned()))
+    }
+
+    fn read(&self, query: Query) -> Reading {
+        Reading {
+            lines: Box::pin(self.lines(query)),
+            note: Arc::clone(&self.note),
+            trouble: None,
+        }
     }
 
     /// The reconcile of the same subject that came after this one.
@@ -188,16 +222,16 @@ impl Answers {
                 subject: subject.clone(),
                 ..Query::default()
             };
-            let mut lines = Box::pin(self.lines(query));
+            let mut reading = self.read(query);
             let mut next = None;
-            while let Some(later) = lines.next().await.transpose()? {
+            while let Some(later) = reading.next().await {
                 if later.trace_id == line.trace_id {
                     break;
                 }
                 next = Some(later);
             }
             if next.is_some() || until.is_none() {
-                return Ok(next);
+                return reading.end(next);
             }
         }
         Ok(None)
@@ -246,6 +280,36 @@ impl Answers {
             key: key.to_owned(),
             source,
         })
+    }
+}
+
+/// Lines alone. What can't be read is told on the way, but for the first of it: that is the answer
+/// if nothing else is.
+struct Reading {
+    lines: Pin<Box<dyn Stream<Item = Result<Line, IndexError>> + Send>>,
+    note: Note,
+    trouble: Option<IndexError>,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Line> {
+        loop {
+            match self.lines.next().await? {
+                Ok(line) => return Some(line),
+                Err(error) if self.trouble.is_none() => self.trouble = Some(error),
+                Err(error) => (self.note)(&error),
+            }
+        }
+    }
+
+    fn end<T>(self, found: Option<T>) -> Result<Option<T>, IndexError> {
+        match (found, self.trouble) {
+            (None, Some(trouble)) => Err(trouble),
+            (found, trouble) => {
+                trouble.iter().for_each(|error| (self.note)(error));
+                Ok(found)
+            }
+        }
     }
 }
 
