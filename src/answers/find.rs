@@ -3,11 +3,14 @@
 //! Invariant: an id that fits two reconciles is told as such and never guessed; a subject's name
 //! means its newest reconcile.
 
-use std::{fmt, pin::Pin, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _};
 
-use super::document::{OpenError, StoredDocument};
+use super::{
+    document::{OpenError, StoredDocument},
+    reference::{Reference, SubjectName},
+};
 use crate::{
     archive::{Archive, FetchError, IndexError, Key, Query, SubjectFilter},
     line::{Line, PayloadState},
@@ -16,27 +19,6 @@ use crate::{
 
 /// How far ahead the next reconcile of a subject is looked for, at first.
 const NEAR: Duration = Duration::from_mins(15);
-
-/// How people call a reconcile.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Reference {
-    /// The newest of all.
-    Last,
-    /// The newest of a subject.
-    Subject(SubjectName),
-    /// The beginning of its trace id.
-    Trace(String),
-}
-
-/// How people call a subject: `Network/prod-net`, `network.platform.example.org/prod-net`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct SubjectName {
-    pub kind: String,
-    /// `None` for any.
-    pub group: Option<String>,
-    /// `None` for all of the kind.
-    pub name: Option<String>,
-}
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]
@@ -306,7 +288,9 @@ impl Reading {
         match (found, self.trouble) {
             (None, Some(trouble)) => Err(trouble),
             (found, trouble) => {
-                trouble.iter().for_each(|error| (self.note)(error));
+                if let Some(error) = &trouble {
+                    (self.note)(error);
+                }
                 Ok(found)
             }
         }
@@ -340,87 +324,4 @@ fn is_whole_id(line: &Line, id: &str) -> bool {
     [&line.trace_id, &line.otel_trace_id]
         .iter()
         .any(|whole| digits(whole) == digits(id))
-}
-
-impl FromStr for Reference {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "last" => Self::Last,
-            _ if text.contains('/') => Self::Subject(SubjectName::parse(text)),
-            _ => Self::Trace(text.to_owned()),
-        })
-    }
-}
-
-impl SubjectName {
-    /// `KIND`, `KIND/NAME`, either with `.group` behind the kind.
-    pub fn parse(text: &str) -> Self {
-        let (kind, name) = match text.split_once('/') {
-            Some((kind, name)) => (kind, Some(name)),
-            None => (text, None),
-        };
-        let (kind, group) = match kind.split_once('.') {
-            Some((kind, group)) => (kind, Some(group)),
-            None => (kind, None),
-        };
-        Self {
-            kind: kind.to_owned(),
-            group: group.map(str::to_owned),
-            name: name.filter(|name| !name.is_empty()).map(str::to_owned),
-        }
-    }
-
-    pub fn filter(&self, namespace: Option<String>) -> SubjectFilter {
-        SubjectFilter {
-            kind: Some(self.kind.clone()),
-            group: self.group.clone(),
-            namespace,
-            name: self.name.clone(),
-            uid: None,
-        }
-    }
-}
-
-impl fmt::Display for SubjectName {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.kind)?;
-        if let Some(group) = &self.group {
-            write!(out, ".{group}")?;
-        }
-        if let Some(name) = &self.name {
-            write!(out, "/{name}")?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn people_say_what_they_mean() {
-        let reference = |text: &str| text.parse::<Reference>().unwrap();
-        assert_eq!(reference("last"), Reference::Last);
-        assert_eq!(reference("784cb8b6"), Reference::Trace("784cb8b6".into()));
-        let subject = |kind: &str, group: Option<&str>, name: Option<&str>| SubjectName {
-            kind: kind.into(),
-            group: group.map(str::to_owned),
-            name: name.map(str::to_owned),
-        };
-        assert_eq!(
-            reference("Network/prod-net"),
-            Reference::Subject(subject("Network", None, Some("prod-net")))
-        );
-        assert_eq!(
-            SubjectName::parse("network.platform.example.org/x"),
-            subject("network", Some("platform.example.org"), Some("x"))
-        );
-        assert_eq!(
-            SubjectName::parse("Network"),
-            subject("Network", None, None)
-        );
-    }
 }

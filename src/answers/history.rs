@@ -1,9 +1,9 @@
 //! An XR's life: what was new in each reconcile against the one before, from index lines alone.
 //!
-//! Invariant: what is told stands in one of the two lines. That only payloads differ, and in what,
-//! a line can't tell; that something was observed which no function answered differently, it can.
+//! Invariant: what is told stands in one of the two lines. That payloads differ they tell; in what,
+//! only as far as it is told here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::line::{Dropped, FlappingField, Line, Status};
 
@@ -40,10 +40,14 @@ pub enum News<'l> {
     Deletes(&'l [String], u64),
     Drops(&'l [Dropped], u64),
     Flaps(&'l [FlappingField], u64),
-    /// Other things were observed, and every function answered as before.
-    OnlyObserved,
-    /// Functions answered differently, in something that the index does not tell.
-    Answers,
+    /// A condition that functions set, and its status; `None` where it was not set.
+    Condition {
+        name: &'l str,
+        before: Option<&'l str>,
+        after: Option<&'l str>,
+    },
+    /// Something in the payloads that no line tells, such as the status of an observed resource.
+    Payloads,
 }
 
 /// What is new in a reconcile against the one before.
@@ -62,14 +66,8 @@ pub fn news<'l>(before: Option<&'l Line>, line: &'l Line) -> Vec<News<'l>> {
         News::Flaps(&line.flapping, line.flapping_count),
     ];
     news.extend(told.into_iter().filter(|told| !told.is_empty()));
-    if let Some(before) = before
-        && news.is_empty()
-    {
-        news.push(if answers_of(before).eq(answers_of(line)) {
-            News::OnlyObserved
-        } else {
-            News::Answers
-        });
+    if news.is_empty() {
+        news.push(News::Payloads);
     }
     news
 }
@@ -120,6 +118,19 @@ fn differences<'l>(before: &'l Line, line: &'l Line) -> Vec<News<'l>> {
     {
         news.push(News::Desired { before, after });
     }
+    let [old, new] = [before, line].map(conditions_of);
+    let names: BTreeSet<_> = old.keys().chain(new.keys()).copied().collect();
+    let both = names.into_iter().map(|name| News::Condition {
+        name,
+        before: old.get(name).copied(),
+        after: new.get(name).copied(),
+    });
+    // One that a failed pipeline did not come to is not taken back.
+    let differs = |told: &News<'_>| match told {
+        News::Condition { before, after, .. } => before != after && (both_ended || after.is_some()),
+        _ => true,
+    };
+    news.extend(both.filter(differs));
     news
 }
 
@@ -132,12 +143,13 @@ fn desired_of(line: &Line) -> Option<(u64, u64)> {
     Some((desired.total, desired.ready))
 }
 
-fn answers_of(line: &Line) -> impl Iterator<Item = Option<&str>> {
-    line.steps.iter().map(|step| {
-        step.response
-            .as_ref()
-            .map(|response| response.sha256.as_str())
-    })
+/// The conditions that functions set, as the last of them left them.
+fn conditions_of(line: &Line) -> BTreeMap<&str, &str> {
+    let steps = line.steps.iter();
+    let conditions = steps.flat_map(|step| &step.facts.conditions);
+    conditions
+        .map(|condition| (condition.condition_type.as_str(), condition.status.as_str()))
+        .collect()
 }
 
 /// The composed resources that a line names: what steps touched and what will become of it.

@@ -14,6 +14,7 @@ mod health;
 mod history;
 mod matrix;
 mod pipeline;
+mod reference;
 mod state;
 mod story;
 mod telling;
@@ -22,11 +23,12 @@ pub use self::{
     comparison::{Deed, ResourceChange, compare, compare_resource, is_bookkeeping},
     document::{Document, DocumentStep, OpenError, Payload, StoredDocument},
     fate::{Fate, Sequel},
-    find::{Answers, FindError, PayloadsError, Reference, Scope, SubjectName},
+    find::{Answers, FindError, PayloadsError, Scope},
     health::{Example, Finding, Health, Oddity},
     history::{News, news, resources_named},
     matrix::{Cell, Mark, Matrix, Row, find},
     pipeline::{Pipeline, Stage},
+    reference::{Reference, SubjectName},
     state::{Resource, State},
     story::{Moment, Reason, Story},
     telling::{tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel},

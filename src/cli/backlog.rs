@@ -71,7 +71,11 @@ impl Backlog {
             Some(oldest) => {
                 let bytes = show_bytes(self.bytes);
                 let age = show_span(now.since(oldest));
-                format!("{bytes} in {} files, the oldest {age} old", self.files)
+                let files = match self.files {
+                    1 => "1 file".to_owned(),
+                    files => format!("{files} files"),
+                };
+                format!("{bytes} in {files}, the oldest {age} old")
             }
         }
     }

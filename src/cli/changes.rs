@@ -147,20 +147,20 @@ impl ChangeLook {
                 let row = named(" ", Style::Plain);
                 let room = self.room(row.columns() + 3, 2);
                 vec![
-                    row.with(Style::Bad, self.value(before, room))
+                    row.with(Style::Bad, Self::value(before, room))
                         .plain(" → ")
-                        .with(Style::Good, self.value(after, room)),
+                        .with(Style::Good, Self::value(after, room)),
                 ]
             }
             (Some(gone), None) => {
                 let row = named("-", Style::Bad);
                 let room = self.room(row.columns(), 1);
-                vec![row.with(Style::Bad, self.value(gone, room))]
+                vec![row.with(Style::Bad, Self::value(gone, room))]
             }
             (None, Some(new)) => {
                 let row = named("+", Style::Good);
                 let room = self.room(row.columns(), 1);
-                vec![row.with(Style::Good, self.value(new, room))]
+                vec![row.with(Style::Good, Self::value(new, room))]
             }
             (None, None) => Vec::new(),
         }
@@ -172,7 +172,7 @@ impl ChangeLook {
         Some(left.max(LEAST_COLUMNS))
     }
 
-    fn value(&self, value: &Json<'_>, room: Option<usize>) -> String {
+    fn value(value: &Json<'_>, room: Option<usize>) -> String {
         let text = show_value(value);
         match room {
             Some(room) if columns(&text) > room => {
@@ -290,9 +290,7 @@ fn name_of<'c>(change: &ResourceChange<'c>) -> &'c str {
 
 fn kind_of<'c>(change: &ResourceChange<'c>) -> &'c str {
     let sides = [change.after, change.before].into_iter().flatten();
-    let mut kinds = sides
-        .map(|side| side.kind())
-        .filter(|kind| !kind.is_empty());
+    let mut kinds = sides.map(Resource::kind).filter(|kind| !kind.is_empty());
     kinds.next().unwrap_or("?")
 }
 

@@ -185,8 +185,15 @@ fn tell_news(news: &News<'_>) -> String {
                 .collect();
             format!("⇄ flaps: {}", names_of(&names, *count))
         }
-        News::OnlyObserved => "only what is observed changed".to_owned(),
-        News::Answers => "functions answered differently".to_owned(),
+        News::Condition {
+            name,
+            before,
+            after,
+        } => {
+            let say = |status: Option<&'_ str>| status.unwrap_or("not set").to_owned();
+            format!("condition {name}: {} → {}", say(*before), say(*after))
+        }
+        News::Payloads => "payloads only".to_owned(),
     }
 }
 
@@ -277,9 +284,13 @@ fn show_change(
         .with(style_of(line.status), line.status.as_str());
     session.screen.row(&title)?;
     for (name, changes) in &parts {
+        let mut lead = *name;
         for row in look.rows(changes) {
-            let lead = Row::new().with(Style::Faint, format!("  {name:<9}"));
-            session.screen.row(&lead.joined(row))?;
+            let row = Row::new()
+                .with(Style::Faint, format!("  {lead:<10}"))
+                .joined(row);
+            session.screen.row(&row)?;
+            lead = "";
         }
     }
     for field in flaps {

@@ -19,7 +19,7 @@ mod session;
 mod show;
 mod step;
 mod table;
-pub(crate) mod tree;
+mod tree;
 mod why;
 
 use std::{
@@ -30,7 +30,7 @@ use std::{
 use clap::{Subcommand, ValueEnum};
 
 use self::nothing::Nothing;
-pub(crate) use self::{row::Row, screen::tell};
+pub(crate) use self::screen::tell;
 
 /// A question.
 #[derive(Debug, Subcommand)]

@@ -28,7 +28,7 @@ pub(crate) struct LookArgs {
     )]
     pub(crate) output: Format,
 
-    /// No colours, which there are on terminals only; NO_COLOR in the environment does the same
+    /// No colours, which there are on terminals only; `NO_COLOR` in the environment does the same
     #[arg(long, help_heading = "Output")]
     no_color: bool,
 

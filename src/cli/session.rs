@@ -42,10 +42,12 @@ pub(crate) struct AskArgs {
 /// Where the sidecar put everything.
 #[derive(Args, Clone, Debug)]
 struct StoreArgs {
-    /// The store of a sidecar: file:///path, s3://bucket/prefix, gs://… or az://…, with the usual
-    /// AWS_*, GOOGLE_* and AZURE_* variables [default: `store` in the data directory]
+    /// The store of a sidecar [default: `store` in the data directory]
     #[arg(
         long,
+        help = "The store of a sidecar: file:///path, s3://bucket/prefix, gs://… or az://…, with \
+                the usual AWS_*, GOOGLE_* and AZURE_* variables [default: `store` in the data \
+                directory]",
         env = "SPANPLANE_STORE",
         hide_env_values = true,
         value_name = "URL",
@@ -117,7 +119,7 @@ impl Session {
         let archive = Archive::open(&store, &Variables::of_process(), Compression::default())
             .with_context(|| format!("cannot open {store}"))?;
         Ok(Self {
-            answers: Answers::new(archive).noting(|error| tell_trouble(error)),
+            answers: Answers::new(archive).noting(tell_trouble),
             scope: Scope {
                 since: args.since.map(|moment| moment.at(now)),
                 until: args.until.map(|moment| moment.at(now)),

@@ -20,7 +20,7 @@ use super::{
     screen::Format,
     session::{AskArgs, Loaded, Session},
     step::{label_of, require_step},
-    tree::{Detail, facts_of, outcome_rows, step_rows, title_of},
+    tree::{facts_of, outcome_rows, step_rows, title_of},
 };
 
 /// What `show` can be told.
@@ -78,7 +78,7 @@ async fn show_reconcile(session: &mut Session, line: &Line) -> anyhow::Result<()
         .screen
         .rows(&head_rows(session, line, next.as_ref()))?;
     session.screen.row(&Row::new())?;
-    session.screen.rows(&step_rows(line, Detail::Full))?;
+    session.screen.rows(&step_rows(line))?;
     let mut lead = "  └─ ";
     for row in outcome_rows(line) {
         session
@@ -227,8 +227,7 @@ async fn show_payload(
                 screen.yaml(part)?;
             }
         }
-        (Payload::Text(text), None) => screen.text(text)?,
-        (Payload::Base64(text), None) => screen.text(text)?,
+        (Payload::Text(text) | Payload::Base64(text), None) => screen.text(text)?,
         (Payload::Text(_) | Payload::Base64(_), Some(_)) => {
             bail!("this payload is no JSON, so that it has no parts")
         }

@@ -29,10 +29,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// The head and all rows.
     pub(crate) fn lay_out(&self) -> Vec<Row> {
         let head = self.head.iter();

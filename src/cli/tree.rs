@@ -3,9 +3,8 @@
 
 use std::iter;
 
-use spanplane::{
-    line::{Condition, Desired, Dropped, Line, LineStep, Outcome, Requirement, Status, StepResult},
-    text::cut_text,
+use spanplane::line::{
+    Condition, Desired, Dropped, Line, LineStep, Outcome, Requirement, Status, StepResult,
 };
 
 use super::{
@@ -15,19 +14,8 @@ use super::{
     step::label_of,
 };
 
-/// Of a message, where there are others to be read as well.
-const MESSAGE_BYTES: usize = 110;
 /// Names in a row.
 const NAMES: usize = 8;
-
-/// How much is told.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Detail {
-    /// What is wrong.
-    Brief,
-    /// Everything that the index knows.
-    Full,
-}
 
 /// What a reconcile is of: `Network default/prod-net`.
 pub(crate) fn title_of(line: &Line) -> String {
@@ -38,62 +26,8 @@ pub(crate) fn title_of(line: &Line) -> String {
     }
 }
 
-/// A reconcile in one row.
-pub(crate) fn show_line(line: &Line) -> Row {
-    Row::new()
-        .plain(format!("  {}  ", time_of(line)))
-        .with(
-            style_of(line.status),
-            format!("{:<10}", line.status.as_str()),
-        )
-        .plain(format!("  {:<32}  {}", title_of(line), line.otel_trace_id))
-}
-
-/// The reconciles of one subject, in order of time. Those that are the same again take one row
-/// together.
-pub(crate) fn show_story(lines: &[&Line]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut rest = lines;
-    while let Some((line, behind)) = rest.split_first() {
-        let same = rest.iter().take_while(|line| !line.changed).count();
-        if same > 1 {
-            let row = Row::new().plain(format!("  {}  ", time_of(line))).with(
-                style_of(line.status),
-                format!("{:<10}", line.status.as_str()),
-            );
-            rows.push(row.plain(format!("  {same} times the same")));
-            rest = rest.get(same..).unwrap_or_default();
-        } else {
-            rows.push(root_row(line));
-            if line.changed {
-                rows.extend(step_rows(line, Detail::Brief));
-                let object = &line.object;
-                let state = object.state.as_str();
-                rows.push(Row::new().plain(format!("  └─ {} ({state})", object.key)));
-            }
-            rest = behind;
-        }
-    }
-    rows
-}
-
-fn root_row(line: &Line) -> Row {
-    let outcome = if line.changed {
-        outcome_of(line)
-    } else {
-        "the same".to_owned()
-    };
-    let duration = show_millis(line.duration_ms);
-    let row = Row::new().plain(format!("  {}  ", time_of(line))).with(
-        style_of(line.status),
-        format!("{:<10}", line.status.as_str()),
-    );
-    let behind = format!(" {duration:>9}  {outcome}");
-    row.plain(behind.trim_end())
-}
-
 /// The steps, each with what there is to say about it.
-pub(crate) fn step_rows(line: &Line, detail: Detail) -> Vec<Row> {
+pub(crate) fn step_rows(line: &Line) -> Vec<Row> {
     let columns = |text: &dyn Fn(&LineStep) -> String| {
         let texts = line.steps.iter().map(|step| text(step).chars().count());
         texts.max().unwrap_or_default()
@@ -102,17 +36,9 @@ pub(crate) fn step_rows(line: &Line, detail: Detail) -> Vec<Row> {
     let mut rows = Vec::new();
     for (place, step) in line.steps.iter().enumerate() {
         rows.push(step_row(step, widths));
-        let about = match detail {
-            Detail::Brief => faults_of(line, place, step),
-            Detail::Full => facts_of(line, place, step),
-        };
-        rows.extend(about.into_iter().map(|row| {
-            let row = Row::new().with(Style::Faint, "  │    ").joined(row);
-            match detail {
-                Detail::Brief => row.cut(Some(MESSAGE_BYTES)),
-                Detail::Full => row,
-            }
-        }));
+        let lead = || Row::new().with(Style::Faint, "  │    ");
+        let facts = facts_of(line, place, step).into_iter();
+        rows.extend(facts.map(|row| lead().joined(row)));
     }
     rows
 }
@@ -130,29 +56,6 @@ fn step_row(step: &LineStep, (label, function): (usize, usize)) -> Row {
         row.with(style_of(step.status), format!("{status:<10}"))
             .plain(format!("  {desired}"))
     }
-}
-
-fn time_of(line: &Line) -> String {
-    let time = line.started_at.rfc3339_millis();
-    let (_, time) = time.split_once('T').unwrap_or(("", &time));
-    time.trim_end_matches('Z').to_owned()
-}
-
-/// What the reconcile will do, in numbers.
-fn outcome_of(line: &Line) -> String {
-    let outcome = &line.resources;
-    let counts = [
-        ("creates", outcome.create_count),
-        ("updates", outcome.update_count),
-        ("deletes", outcome.delete_count),
-        ("leaves as it is", outcome.unchanged),
-        ("flapping fields:", line.flapping_count),
-    ];
-    let told = counts.into_iter().filter(|(_, count)| *count > 0);
-    let told: Vec<_> = told
-        .map(|(what, count)| format!("{what} {count}"))
-        .collect();
-    told.join(", ")
 }
 
 /// What the reconcile will do, by name.
@@ -243,21 +146,6 @@ fn desired_of(step: &LineStep) -> String {
         .chain(changes)
         .collect::<Vec<_>>()
         .join("  ")
-}
-
-/// What is wrong with a step.
-fn faults_of(line: &Line, place: usize, step: &LineStep) -> Vec<Row> {
-    let mut rows = drop_rows(line, place);
-    if step.status == Status::Incomplete {
-        rows.push(Row::new().with(Style::Bad, "no response"));
-    }
-    let error = step.error.as_ref();
-    rows.extend(error.map(|error| Row::new().with(Style::Bad, cut_text(error, MESSAGE_BYTES))));
-    if step.status == Status::Fatal {
-        let results = step.facts.results.iter().take(1);
-        rows.extend(results.map(|result| Row::new().plain(&*result.message)));
-    }
-    rows
 }
 
 fn drop_rows(line: &Line, place: usize) -> Vec<Row> {

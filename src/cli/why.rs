@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
     answers::{
-        Matrix, Pipeline, Reason, Reference, Sequel, Story, SubjectName, resources_named,
+        Matrix, Pipeline, Reason, Reference, Resource, Sequel, Story, SubjectName, resources_named,
         tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel,
     },
     archive::Query,
@@ -249,7 +249,7 @@ impl Telling<'_> {
             .filter_map(|moment| moment.change.as_ref());
         let sides = changes.flat_map(|change| [change.after, change.before]);
         let sides = [story.desired, story.observed].into_iter().chain(sides);
-        let mut kinds = sides.flatten().map(|side| side.kind());
+        let mut kinds = sides.flatten().map(Resource::kind);
         kinds.find(|kind| !kind.is_empty()).unwrap_or("?")
     }
 

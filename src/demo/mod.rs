@@ -3,6 +3,8 @@
 //! Invariant: nothing is staged. The messages are those of a real Crossplane, as far apart within
 //! a step as they were; what is printed is read back from the store.
 
+mod tree;
+
 use std::{
     collections::{BTreeMap, HashSet},
     io::Write as _,
@@ -25,10 +27,7 @@ use spanplane::{
     time::{Clock as _, SystemClock, Timestamp},
 };
 
-use crate::cli::{
-    Row,
-    tree::{show_line, show_story, title_of},
-};
+use self::tree::{show_line, show_story};
 
 /// A laptop that is busy compiling may take longer than core's 100 ms.
 const EMIT_DEADLINE: Duration = Duration::from_secs(10);
@@ -179,7 +178,7 @@ async fn show(
     lines.reverse();
     let mut subjects: BTreeMap<String, Vec<&Line>> = BTreeMap::new();
     for line in &lines {
-        subjects.entry(title_of(line)).or_default().push(line);
+        subjects.entry(tree::title_of(line)).or_default().push(line);
     }
 
     let folder = store.local_folder().unwrap_or_default();
@@ -201,10 +200,7 @@ async fn show(
             "OTEL_EXPORTER_OTLP_ENDPOINT names no collector, so here are their traces:"
         )?;
         for (title, lines) in &subjects {
-            writeln!(out, "\n{}", Row::new().plain(title))?;
-            for row in show_story(lines) {
-                writeln!(out, "{row}")?;
-            }
+            writeln!(out, "\n{title}\n{}", show_story(lines).join("\n"))?;
         }
     }
     writeln!(out, "\nThe payloads are in {}", folder.display())?;

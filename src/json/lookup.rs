@@ -43,9 +43,10 @@ impl Json<'_> {
             return self.member(&name);
         }
         if let Some((key, value)) = inside.split_once('=') {
-            let value = match value.starts_with('"') {
-                true => serde_json::from_str(value).ok()?,
-                false => value.to_owned(),
+            let value = if value.starts_with('"') {
+                serde_json::from_str(value).ok()?
+            } else {
+                value.to_owned()
             };
             let is_it = |item: &&Self| item.member(key).and_then(Self::text) == Some(&value);
             return self.items()?.iter().find(is_it);
