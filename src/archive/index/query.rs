@@ -30,7 +30,7 @@ pub struct Query {
 /// Which subjects; whatever is `None` may be anything.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SubjectFilter {
-    /// In upper or lower case.
+    /// In upper or lower case, as one or as many: `Network`, `networks`.
     pub kind: Option<String>,
     /// Empty for the core group.
     pub group: Option<String>,
@@ -103,7 +103,7 @@ impl SubjectFilter {
         let group = subject.api_version.split_once('/');
         let group = group.map_or("", |(group, _)| group);
         let may_be = |asked: &Option<String>, is: &str| asked.as_deref().is_none_or(|a| a == is);
-        let is_kind = |kind: &str| kind.eq_ignore_ascii_case(&subject.kind);
+        let is_kind = |asked: &str| is_kind(asked, &subject.kind);
         self.kind.as_deref().is_none_or(is_kind)
             && may_be(&self.group, group)
             && may_be(&self.namespace, &subject.namespace)
@@ -117,4 +117,61 @@ fn begins_with(id: &str, prefix: &str) -> bool {
     prefix
         .into_iter()
         .all(|character| id.next() == Some(character))
+}
+
+/// Whether somebody who asks for `asked` means this kind. What a kind is called as many only its
+/// definition says; nearly all follow the rules of English, as their generators do.
+fn is_kind(asked: &str, kind: &str) -> bool {
+    const ENDS: [(&str, &str); 8] = [
+        ("", ""),
+        ("", "s"),
+        ("y", "ies"),
+        ("s", "ses"),
+        ("x", "xes"),
+        ("z", "zes"),
+        ("ch", "ches"),
+        ("sh", "shes"),
+    ];
+    ENDS.iter().any(|(one, many)| {
+        let stems = without_end(kind, one).zip(without_end(asked, many));
+        stems.is_some_and(|(kind, asked)| kind.eq_ignore_ascii_case(asked))
+    })
+}
+
+fn without_end<'t>(text: &'t str, end: &str) -> Option<&'t str> {
+    let (stem, found) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
+    found.eq_ignore_ascii_case(end).then_some(stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_asked_for_as_people_type_them() {
+        for (asked, kind) in [
+            ("Network", "Network"),
+            ("network", "Network"),
+            ("networks", "Network"),
+            ("NETWORKS", "Network"),
+            ("policies", "Policy"),
+            ("gateways", "Gateway"),
+            ("buses", "Bus"),
+            ("meshes", "Mesh"),
+            ("prefixes", "Prefix"),
+            ("databases", "Database"),
+        ] {
+            assert!(is_kind(asked, kind), "{asked}");
+        }
+        for (asked, kind) in [
+            ("", "Network"),
+            ("net", "Network"),
+            ("networkss", "Network"),
+            ("networkes", "Network"),
+            ("network", "Networks"),
+            ("é", "s"),
+        ] {
+            assert!(!is_kind(asked, kind), "{asked}");
+        }
+    }
 }

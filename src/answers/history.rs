@@ -1,0 +1,171 @@
+//! An XR's life: what was new in each reconcile against the one before, from index lines alone.
+//!
+//! Invariant: what is told stands in one of the two lines. That payloads differ they tell; in what,
+//! only as far as it is told here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::line::{Dropped, FlappingField, Line, Status};
+
+/// What is new in a reconcile.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News<'l> {
+    /// No reconcile before it is known.
+    First,
+    Status {
+        before: Status,
+        after: Status,
+    },
+    /// The XR's spec was edited.
+    Generation {
+        before: i64,
+        after: i64,
+    },
+    Revision {
+        before: &'l str,
+        after: &'l str,
+    },
+    /// Other steps, or in another order.
+    Steps {
+        before: usize,
+        after: usize,
+    },
+    /// Resources that functions desire in the end, and those of them that are ready.
+    Desired {
+        before: (u64, u64),
+        after: (u64, u64),
+    },
+    Creates(&'l [String], u64),
+    Updates(&'l [String], u64),
+    Deletes(&'l [String], u64),
+    Drops(&'l [Dropped], u64),
+    Flaps(&'l [FlappingField], u64),
+    /// A condition that functions set, and its status; `None` where it was not set.
+    Condition {
+        name: &'l str,
+        before: Option<&'l str>,
+        after: Option<&'l str>,
+    },
+    /// Something in the payloads that no line tells, such as the status of an observed resource.
+    Payloads,
+}
+
+/// What is new in a reconcile against the one before.
+pub fn news<'l>(before: Option<&'l Line>, line: &'l Line) -> Vec<News<'l>> {
+    let mut news = Vec::new();
+    match before {
+        None => news.push(News::First),
+        Some(before) => news.extend(differences(before, line)),
+    }
+    let outcome = &line.resources;
+    let told = [
+        News::Creates(&outcome.create, outcome.create_count),
+        News::Updates(&outcome.update, outcome.update_count),
+        News::Deletes(&outcome.delete, outcome.delete_count),
+        News::Drops(&line.dropped, line.dropped_count),
+        News::Flaps(&line.flapping, line.flapping_count),
+    ];
+    news.extend(told.into_iter().filter(|told| !told.is_empty()));
+    if news.is_empty() {
+        news.push(News::Payloads);
+    }
+    news
+}
+
+impl News<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Creates(names, _) | Self::Updates(names, _) | Self::Deletes(names, _) => {
+                names.is_empty()
+            }
+            Self::Drops(drops, _) => drops.is_empty(),
+            Self::Flaps(fields, _) => fields.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+fn differences<'l>(before: &'l Line, line: &'l Line) -> Vec<News<'l>> {
+    let mut news = Vec::new();
+    if before.status != line.status {
+        news.push(News::Status {
+            before: before.status,
+            after: line.status,
+        });
+    }
+    let [old, new] = [before, line].map(|line| &line.subject.facts);
+    if let (Some(before), Some(after)) = (old.generation, new.generation)
+        && before != after
+    {
+        news.push(News::Generation { before, after });
+    }
+    if let (Some(before), Some(after)) = (&old.composition_revision, &new.composition_revision)
+        && before != after
+    {
+        news.push(News::Revision { before, after });
+    }
+    let names = |line: &'l Line| line.steps.iter().map(|step| (step.index, &step.name));
+    // A pipeline that ended early has fewer steps, which its status tells.
+    let both_ended = !before.status.is_failure() && !line.status.is_failure();
+    if both_ended && !names(before).eq(names(line)) {
+        news.push(News::Steps {
+            before: before.steps.len(),
+            after: line.steps.len(),
+        });
+    }
+    if let (Some(before), Some(after)) = (desired_of(before), desired_of(line))
+        && before != after
+    {
+        news.push(News::Desired { before, after });
+    }
+    let [old, new] = [before, line].map(conditions_of);
+    let names: BTreeSet<_> = old.keys().chain(new.keys()).copied().collect();
+    let both = names.into_iter().map(|name| News::Condition {
+        name,
+        before: old.get(name).copied(),
+        after: new.get(name).copied(),
+    });
+    // One that a failed pipeline did not come to is not taken back.
+    let differs = |told: &News<'_>| match told {
+        News::Condition { before, after, .. } => before != after && (both_ended || after.is_some()),
+        _ => true,
+    };
+    news.extend(both.filter(differs));
+    news
+}
+
+/// How many resources are desired in the end, and how many of them are ready.
+fn desired_of(line: &Line) -> Option<(u64, u64)> {
+    if line.status.is_failure() {
+        return None;
+    }
+    let desired = line.steps.last()?.facts.desired.as_ref()?;
+    Some((desired.total, desired.ready))
+}
+
+/// The conditions that functions set, as the last of them left them.
+fn conditions_of(line: &Line) -> BTreeMap<&str, &str> {
+    let steps = line.steps.iter();
+    let conditions = steps.flat_map(|step| &step.facts.conditions);
+    conditions
+        .map(|condition| (condition.condition_type.as_str(), condition.status.as_str()))
+        .collect()
+}
+
+/// The composed resources that a line names: what steps touched and what will become of it.
+pub fn resources_named(line: &Line) -> BTreeSet<&str> {
+    let outcome = &line.resources;
+    let touched = outcome.touched_by.iter().flat_map(|(_, names)| names);
+    let steps = line
+        .steps
+        .iter()
+        .filter_map(|step| step.facts.desired.as_ref());
+    let steps = steps.flat_map(|desired| [&desired.added, &desired.changed, &desired.removed]);
+    let names = [&outcome.create, &outcome.update, &outcome.delete]
+        .into_iter()
+        .chain(steps)
+        .flatten()
+        .chain(touched)
+        .chain(line.dropped.iter().map(|dropped| &dropped.resource));
+    names.map(String::as_str).collect()
+}
