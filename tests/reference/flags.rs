@@ -74,8 +74,10 @@ fn row(flag: &Arg) -> String {
 async fn no_flag_of_the_program_is_missing_and_none_is_made_up() {
     let place = Place::new();
     let mut help = String::new();
-    for arguments in [&["--help"][..], &["demo", "--help"]] {
-        let output = place.output(arguments).await;
+    let commands = "demo view ls show diff why history health completions".split(' ');
+    for command in std::iter::once(None).chain(commands.map(Some)) {
+        let arguments: Vec<_> = command.into_iter().chain(["--help"]).collect();
+        let output = place.output(&arguments).await;
         help.push_str(&String::from_utf8(output.stdout).unwrap());
     }
     assert_eq!(all("--[a-z][a-z-]+"), found("--[a-z][a-z-]+", &help));
