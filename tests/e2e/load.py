@@ -42,7 +42,8 @@ def send(stack, layout, call, payload, timestamp):
     data = stack.work / f"{layout}-{payload}.json"
     data.write_text(json.dumps(messages(layout, payload, timestamp)))
     protos = ["--proto", draft_proto(stack.work), "-i", ROOT / "proto"] if layout == "draft" else []
-    command = [stack.peers.binary("ghz"), "--insecure", *protos, "--call", f"{SERVICE}.{call}", "-c", str(AT_ONCE), "-n", str(XRS * STEPS), "-D", data, "-O", "json", f"unix://{stack.socket}"]
+    command = [stack.peers.binary("ghz"), "--insecure", *protos, "--call", f"{SERVICE}.{call}", "-D", data]
+    command += ["-c", str(AT_ONCE), "-n", str(XRS * STEPS), "-O", "json", f"unix://{stack.socket}"]
     told = json.loads(subprocess.check_output(command, text=True, timeout=120))
     assert told["statusCodeDistribution"] == {"OK": XRS * STEPS}, told["statusCodeDistribution"]
     return told

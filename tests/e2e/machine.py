@@ -100,16 +100,12 @@ def get(url, seconds=10):
 
 def eventually(what, probe, seconds=60):
     """Asks until the answer is true, and returns it; a real system has no other way to tell."""
-    end, found = time.monotonic() + seconds, None
+    end, last = time.monotonic() + seconds, None
     while time.monotonic() < end:
         try:
-            found = probe()
+            if last := probe():
+                return last
         except (OSError, urllib.error.URLError) as error:
-            found = None
             last = error
-        else:
-            last = found
-        if found:
-            return found
         time.sleep(0.2)
     raise AssertionError(f"{what}: not within {seconds} s (at last: {last!r})")

@@ -1,7 +1,7 @@
 """What `config/collector/tail-sampling.yaml` lets through: all that failed, changed or dropped something, and a share of the rest."""
 
 from machine import eventually
-from stack import tags_of, traces_of
+from stack import traces_of
 
 
 def is_of_interest(tree):
