@@ -16,7 +16,7 @@ pub enum News<'l> {
         before: Status,
         after: Status,
     },
-    /// The XR's spec was edited.
+    /// Its spec was written, by a person or by Crossplane.
     Generation {
         before: i64,
         after: i64,
@@ -150,6 +150,20 @@ fn conditions_of(line: &Line) -> BTreeMap<&str, &str> {
     conditions
         .map(|condition| (condition.condition_type.as_str(), condition.status.as_str()))
         .collect()
+}
+
+/// The place of the step that asked for a resource, the last of them if there are several.
+pub fn asked_for_by(line: &Line, resource: &str) -> Option<usize> {
+    let names_it = |names: &[String]| names.iter().any(|name| name == resource);
+    let in_the_end = line.resources.touched_by.iter();
+    let in_the_end = in_the_end.filter(|(_, names)| names_it(names));
+    let in_the_end = in_the_end.map(|(place, _)| *place as usize).max();
+    in_the_end.or_else(|| {
+        line.steps.iter().rposition(|step| {
+            let desired = step.facts.desired.as_ref();
+            desired.is_some_and(|desired| names_it(&desired.added) || names_it(&desired.changed))
+        })
+    })
 }
 
 /// The composed resources that a line names: what steps touched and what will become of it.

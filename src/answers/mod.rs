@@ -25,7 +25,7 @@ pub use self::{
     fate::{Fate, Sequel},
     find::{Answers, FindError, PayloadsError, Scope},
     health::{Example, Finding, Health, Oddity},
-    history::{News, news, resources_named},
+    history::{News, asked_for_by, news, resources_named},
     matrix::{Cell, Mark, Matrix, Row, find},
     pipeline::{Pipeline, Stage},
     reference::{Reference, SubjectName},

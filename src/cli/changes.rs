@@ -6,13 +6,15 @@
 use serde::Serialize;
 use spanplane::{
     answers::{Deed, Resource, ResourceChange, is_bookkeeping},
-    json::{Change, Json, Scalar, scalar, write_yaml},
+    json::{Change, Json, Path, Scalar, Segment, scalar, write_yaml},
 };
 
 use super::row::{Row, Style, columns};
 
 /// Lines of a text that are shown where it is not shown whole.
 const LINES: usize = 12;
+/// What is shown of two long values before they differ.
+const AHEAD: usize = 6;
 /// Room for a value, however narrow the terminal is.
 const LEAST_COLUMNS: usize = 16;
 
@@ -32,7 +34,7 @@ pub(crate) struct ChangeLook {
 pub(crate) struct ToldChange<'c> {
     /// `null` for the composite.
     resource: Option<&'c str>,
-    kind: &'c str,
+    kind: Option<&'c str>,
     change: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ready: Option<ToldReadiness>,
@@ -61,6 +63,14 @@ pub(crate) struct ToldField<'c> {
 }
 
 impl ChangeLook {
+    /// For rows that others put this far to the right.
+    pub(crate) fn indented(self, by: usize) -> Self {
+        Self {
+            columns: self.columns.map(|columns| columns.saturating_sub(by)),
+            ..self
+        }
+    }
+
     /// Without what nobody wants to see.
     pub(crate) fn visible<'c>(
         &self,
@@ -70,9 +80,13 @@ impl ChangeLook {
             if !self.all {
                 change.fields.retain(|field| !is_bookkeeping(&field.path));
             }
-            let says = change.deed != Deed::Changed
-                || !change.fields.is_empty()
-                || change.readiness().is_some();
+            let says = match change.deed {
+                Deed::Changed => !change.fields.is_empty() || change.readiness().is_some(),
+                // An empty composite is what stands for none.
+                Deed::Added | Deed::Removed => {
+                    self.all || !change.name.is_empty() || has_body(&change)
+                }
+            };
             says.then_some(change)
         };
         changes.into_iter().filter_map(hide).collect()
@@ -88,33 +102,35 @@ impl ChangeLook {
 
     fn change_rows(&self, change: &ResourceChange<'_>) -> Vec<Row> {
         let (sign, style, _) = deed_of(change.deed);
-        let title = Row::new()
+        let mut title = Row::new()
             .with(style, format!("{sign} "))
-            .with(Style::Strong, name_of(change))
-            .plain(format!(" ({})", kind_of(change)));
-        let mut rows = vec![title];
-        if let Some((before, after)) = change.readiness() {
-            let say = |ready| match ready {
-                Some(true) => "ready",
-                Some(false) => "not ready",
-                None => "nothing said",
-            };
-            let news = match change.deed {
-                Deed::Added => say(after).to_owned(),
-                Deed::Removed => String::new(),
-                Deed::Changed => format!("{} → {}", say(before), say(after)),
-            };
-            if !news.is_empty() {
+            .with(Style::Strong, name_of(change));
+        if let Some(kind) = kind_of(change) {
+            title = title.plain(format!(" ({kind})"));
+        }
+        let mut rows = Vec::new();
+        match (change.deed, change.readiness()) {
+            (Deed::Added, Some((_, after))) => {
+                title = title.plain(format!(", {}", readiness_of(after)));
+            }
+            (Deed::Changed, Some((before, after))) => {
+                let news = format!("{} → {}", readiness_of(before), readiness_of(after));
                 rows.push(Row::new().with(Style::Faint, "    readiness: ").plain(news));
             }
+            (Deed::Removed, _) | (_, None) => {}
         }
-        if self.bodies {
+        rows.insert(0, title);
+        // What functions say of the composite is a few fields of its status.
+        if self.bodies || change.name.is_empty() {
             let body = match change.deed {
                 Deed::Added => change.after,
                 Deed::Removed => change.before,
                 Deed::Changed => None,
             };
-            rows.extend(body.into_iter().flat_map(|body| body_rows(body, style)));
+            rows.extend(
+                body.into_iter()
+                    .flat_map(|body| self.body_rows(body, style)),
+            );
         }
         rows.extend(
             change
@@ -146,41 +162,44 @@ impl ChangeLook {
                 }
                 let row = named(" ", Style::Plain);
                 let room = self.room(row.columns() + 3, 2);
+                let [before, after] = cut_both(show_value(before), show_value(after), room);
                 vec![
-                    row.with(Style::Bad, Self::value(before, room))
+                    row.with(Style::Bad, before)
                         .plain(" → ")
-                        .with(Style::Good, Self::value(after, room)),
+                        .with(Style::Good, after),
                 ]
             }
             (Some(gone), None) => {
                 let row = named("-", Style::Bad);
                 let room = self.room(row.columns(), 1);
-                vec![row.with(Style::Bad, Self::value(gone, room))]
+                vec![row.with(Style::Bad, cut(show_value(gone), room))]
             }
             (None, Some(new)) => {
                 let row = named("+", Style::Good);
                 let room = self.room(row.columns(), 1);
-                vec![row.with(Style::Good, Self::value(new, room))]
+                vec![row.with(Style::Good, cut(show_value(new), room))]
             }
             (None, None) => Vec::new(),
         }
+    }
+
+    fn body_rows(&self, resource: &Resource<'_>, style: Style) -> Vec<Row> {
+        let mut yaml = String::new();
+        if self.all {
+            write_yaml(&resource.body, &mut yaml);
+        } else {
+            write_yaml(&without_bookkeeping(&resource.body), &mut yaml);
+        }
+        let lines = yaml.lines();
+        lines
+            .map(|line| Row::new().with(style, format!("    {line}")))
+            .collect()
     }
 
     /// Columns for each of some values behind what is there already.
     fn room(&self, taken: usize, values: usize) -> Option<usize> {
         let left = self.columns?.saturating_sub(taken) / values;
         Some(left.max(LEAST_COLUMNS))
-    }
-
-    fn value(value: &Json<'_>, room: Option<usize>) -> String {
-        let text = show_value(value);
-        match room {
-            Some(room) if columns(&text) > room => {
-                let kept: String = text.chars().take(room.saturating_sub(1)).collect();
-                format!("{kept}…")
-            }
-            _ => text,
-        }
     }
 
     /// Two texts of several lines, by the lines that differ.
@@ -260,17 +279,59 @@ pub(crate) fn show_value(value: &Json<'_>) -> String {
     }
 }
 
-fn as_json(value: &Json<'_>) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+fn without_bookkeeping<'j>(body: &Json<'j>) -> Json<'j> {
+    let mut body = body.clone();
+    let Json::Object(members) = &mut body else {
+        return body;
+    };
+    for (name, metadata) in members.iter_mut() {
+        if let Json::Object(fields) = metadata {
+            fields.retain(|(field, _)| {
+                let segments = [name.clone(), field.clone()].map(Segment::Member);
+                !is_bookkeeping(&Path(segments.to_vec()))
+            });
+        }
+    }
+    body
 }
 
-fn body_rows(resource: &Resource<'_>, style: Style) -> Vec<Row> {
-    let mut yaml = String::new();
-    write_yaml(&resource.body, &mut yaml);
-    let lines = yaml.lines();
-    lines
-        .map(|line| Row::new().with(style, format!("    {line}")))
-        .collect()
+/// A text, or its beginning.
+fn cut(text: String, room: Option<usize>) -> String {
+    match room {
+        Some(room) if columns(&text) > room => {
+            let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+            format!("{kept}…")
+        }
+        _ => text,
+    }
+}
+
+/// Two texts from shortly before where they differ, if one of them has to be cut.
+fn cut_both(one: String, other: String, room: Option<usize>) -> [String; 2] {
+    let is_long = |text: &String| room.is_some_and(|room| columns(text) > room);
+    if !is_long(&one) && !is_long(&other) {
+        return [one, other];
+    }
+    let same = one.chars().zip(other.chars());
+    let same = same.take_while(|(one, other)| one == other).count();
+    let skipped = same.saturating_sub(AHEAD);
+    [one, other].map(|text| {
+        let text = match skipped {
+            0 => text,
+            _ => text
+                .chars()
+                .skip(skipped)
+                .fold("…".to_owned(), |mut kept, c| {
+                    kept.push(c);
+                    kept
+                }),
+        };
+        cut(text, room)
+    })
+}
+
+fn as_json(value: &Json<'_>) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 const fn deed_of(deed: Deed) -> (char, Style, &'static str) {
@@ -288,10 +349,23 @@ fn name_of<'c>(change: &ResourceChange<'c>) -> &'c str {
     }
 }
 
-fn kind_of<'c>(change: &ResourceChange<'c>) -> &'c str {
+fn kind_of<'c>(change: &ResourceChange<'c>) -> Option<&'c str> {
     let sides = [change.after, change.before].into_iter().flatten();
-    let mut kinds = sides.map(Resource::kind).filter(|kind| !kind.is_empty());
-    kinds.next().unwrap_or("?")
+    sides.map(Resource::kind).find(|kind| !kind.is_empty())
+}
+
+fn has_body(change: &ResourceChange<'_>) -> bool {
+    let mut sides = [change.after, change.before].into_iter().flatten();
+    sides.any(|side| !side.body.is_empty())
+}
+
+/// What functions say of it.
+const fn readiness_of(ready: Option<bool>) -> &'static str {
+    match ready {
+        Some(true) => "ready",
+        Some(false) => "not ready",
+        None => "nothing said",
+    }
 }
 
 #[cfg(test)]
@@ -357,5 +431,8 @@ mod tests {
         let cut = rows(&long, r#"{"a":"y"}"#, look);
         assert!(cut[0].ends_with("x… → y"), "{cut:?}");
         assert!(cut[0].chars().count() <= 60);
+        let longer = long.replace("xx\"", "xx and more\"");
+        let cut = rows(&long, &longer, look);
+        assert_eq!(cut, ["    a: …xxxxxx → …xxxxxx and more"]);
     }
 }

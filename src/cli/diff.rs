@@ -25,6 +25,9 @@ use super::{
 /// Changed reconciles that are held against the one before, until two differ in what is shown.
 const PAIRS: usize = 20;
 
+/// Of changes, under what they are changes of.
+const INDENT: usize = 2;
+
 /// What `diff` can be told.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
@@ -56,6 +59,7 @@ pub(crate) async fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
         all: args.all,
         bodies: args.full,
     };
+    let look = look.indented(INDENT);
     let differs = match (&args.reference, &args.other) {
         (Reference::Subject(subject), None) => {
             let (before, after) = last_two(&session, subject, look).await?;
@@ -350,7 +354,7 @@ fn show_steps(
 }
 
 fn indented(rows: Vec<Row>) -> Vec<Row> {
-    let indent = |row| Row::new().plain("  ").joined(row);
+    let indent = |row| Row::new().plain(" ".repeat(INDENT)).joined(row);
     rows.into_iter().map(indent).collect()
 }
 

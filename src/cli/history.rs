@@ -23,6 +23,9 @@ use super::{
     tree::names_of,
 };
 
+/// Of changes, behind the state that they are changes of.
+const INDENT: usize = 12;
+
 /// What `history` can be told.
 #[derive(Args, Debug)]
 pub(crate) struct HistoryArgs {
@@ -160,13 +163,17 @@ fn tell_news(news: &News<'_>) -> String {
     match news {
         News::First => "the first that is known".to_owned(),
         News::Status { before, after } => format!("{} → {}", before.as_str(), after.as_str()),
-        News::Generation { before, after } => format!("spec edited: generation {before} → {after}"),
+        News::Generation { before, after } => format!("generation {before} → {after}"),
         News::Revision { before, after } => format!("composition revision {before} → {after}"),
         News::Steps { before, after } => format!("other steps: {before} → {after}"),
-        News::Desired { before, after } => format!(
-            "desired {} → {}, ready {} → {}",
-            before.0, after.0, before.1, after.1
-        ),
+        News::Desired {
+            before: (total, ready),
+            after,
+        } => match (*total == after.0, *ready == after.1) {
+            (true, _) => format!("ready {ready} → {} of {total}", after.1),
+            (_, true) => format!("desired {total} → {}", after.0),
+            _ => format!("desired {total} → {}, ready {ready} → {}", after.0, after.1),
+        },
         News::Creates(names, count) => format!("creates {}", names_of(names, *count)),
         News::Updates(names, count) => format!("updates {}", names_of(names, *count)),
         News::Deletes(names, count) => format!("deletes {}", names_of(names, *count)),
@@ -285,9 +292,12 @@ fn show_change(
     session.screen.row(&title)?;
     for (name, changes) in &parts {
         let mut lead = *name;
-        for row in look.rows(changes) {
+        for row in look.indented(INDENT).rows(changes) {
             let row = Row::new()
-                .with(Style::Faint, format!("  {lead:<10}"))
+                .with(
+                    Style::Faint,
+                    format!("  {lead:<width$}", width = INDENT - 2),
+                )
                 .joined(row);
             session.screen.row(&row)?;
             lead = "";

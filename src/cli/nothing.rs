@@ -12,7 +12,7 @@ const LOOKED_AT: usize = 5000;
 /// Similar names that are told.
 const TOLD: usize = 5;
 /// Names less alike than this are not meant.
-const ALIKE: f64 = 0.6;
+const ALIKE: f64 = 0.8;
 
 /// There is no such thing.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub(crate) fn alike<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Vec
         .map(|other| {
             let lower_other = other.to_lowercase();
             let contains = lower_other.contains(&lower) || lower.contains(&lower_other);
-            let alike = strsim::normalized_damerau_levenshtein(&lower, &lower_other);
+            let alike = strsim::jaro_winkler(&lower, &lower_other);
             (if contains { 1.0 } else { alike }, other)
         })
         .filter(|(alike, _)| *alike >= ALIKE)
@@ -86,6 +86,7 @@ mod tests {
         assert_eq!(alike("bucket-c"), ["bucket-a", "bucket-b"]);
         assert_eq!(alike("bukcet-b"), ["bucket-b", "bucket-a"]);
         assert_eq!(alike("Subnet"), ["subnet-1"]);
+        assert_eq!(alike("subnet-9"), ["subnet-1"]);
         assert_eq!(alike("nothing"), [""; 0]);
     }
 }

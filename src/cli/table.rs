@@ -48,7 +48,8 @@ impl Table {
 
     fn lay_out_cells(&self, cells: &[Cell]) -> Row {
         let mut row = Row::new();
-        let last = cells.len().saturating_sub(1);
+        let last = cells.iter().rposition(|(_, text)| !text.is_empty());
+        let last = last.unwrap_or_default();
         for (place, ((style, text), width)) in cells.iter().zip(&self.widths).enumerate() {
             row = row.with(*style, text.clone());
             if place < last {

@@ -7,8 +7,9 @@ use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
     answers::{
-        Matrix, Pipeline, Reason, Reference, Resource, Sequel, Story, SubjectName, resources_named,
-        tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel,
+        Fate, Mark, Matrix, Moment, Pipeline, Reason, Reference, Resource, Sequel, Story,
+        SubjectName, asked_for_by, resources_named, tell_existence, tell_fate, tell_moment,
+        tell_readiness, tell_sequel,
     },
     archive::Query,
     json::Change,
@@ -79,7 +80,8 @@ pub(crate) async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
         session.screen.close()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Some(last) = last_seen(&session, &loaded.line, &args.resource).await? else {
+    let speaks_of_it = |line: &Line| resources_named(line).contains(args.resource.as_str());
+    let Some(last) = last_before(&session, &loaded.line, speaks_of_it).await else {
         return Err(never_heard_of(&loaded, &args.resource)?.into());
     };
     let text = format!(
@@ -113,6 +115,11 @@ async fn tell(
     if story.is_unheard_of() {
         return Ok(false);
     }
+    let asked = |line: &Line| asked_for_by(line, &name).is_some();
+    let asked_last = match story.reason {
+        Reason::NotAskedFor => last_before(session, &loaded.line, asked).await,
+        _ => None,
+    };
     let next = session.answers.next_of(&loaded.line).await?;
     // What comes next may be gone from the store, which is no reason not to tell the rest.
     let next_loaded = match next.clone() {
@@ -128,6 +135,7 @@ async fn tell(
         sequel: Sequel::of(&pipeline, next_pipeline.as_ref(), &name),
         story,
         next: next.as_ref(),
+        asked_last: asked_last.as_ref(),
     };
     if session.screen.format().is_for_people() {
         let rows = telling.rows(session, look);
@@ -158,12 +166,12 @@ fn called<'n>(pipeline: &'n Pipeline<'_>, resource: &'n str) -> Cow<'n, str> {
     }
 }
 
-/// The newest reconcile of the same XR that speaks of a resource.
-async fn last_seen(
+/// The last reconcile of the same XR before this one of which something is so.
+async fn last_before(
     session: &Session,
     newest: &Line,
-    resource: &str,
-) -> anyhow::Result<Option<Line>> {
+    is_it: impl Fn(&Line) -> bool,
+) -> Option<Line> {
     let subject = SubjectName {
         kind: newest.subject.kind.clone(),
         group: None,
@@ -177,12 +185,12 @@ async fn last_seen(
     let mut lines = Box::pin(session.answers.lines(query).take(LOOKED_BACK));
     while let Some(line) = lines.next().await {
         match line {
-            Ok(line) if resources_named(&line).contains(resource) => return Ok(Some(line)),
+            Ok(line) if is_it(&line) => return Some(line),
             Ok(_) => {}
             Err(error) => tell_trouble(&error),
         }
     }
-    Ok(None)
+    None
 }
 
 fn never_heard_of(loaded: &Loaded, resource: &str) -> anyhow::Result<Nothing> {
@@ -190,7 +198,10 @@ fn never_heard_of(loaded: &Loaded, resource: &str) -> anyhow::Result<Nothing> {
     let pipeline = loaded.pipeline(&document);
     let matrix = Matrix::of(&pipeline);
     let title = title_of(&loaded.line);
-    let what = format!("no step of {title} ever asked for {resource}, and it does not exist");
+    let what = format!(
+        "no step of {title} asked for {resource} in any reconcile that is known, and it does not \
+         exist"
+    );
     let known: Vec<_> = matrix.resources().map(|row| row.name).collect();
     let alike = alike(resource, known.iter().copied());
     let names = if alike.is_empty() {
@@ -212,6 +223,8 @@ struct Telling<'t> {
     story: Story<'t>,
     sequel: Sequel<'t>,
     next: Option<&'t Line>,
+    /// Where a step last asked for what none asks for any more.
+    asked_last: Option<&'t Line>,
 }
 
 #[derive(Serialize)]
@@ -225,8 +238,11 @@ struct Told<'t> {
     why: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lacking: Vec<ToldField<'t>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked_last: Option<ToldReconcile<'t>>,
     next: Option<ToldReconcile<'t>>,
-    sequel: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequel: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -254,9 +270,26 @@ impl Telling<'_> {
     }
 
     /// Each step with its moment.
-    fn moments(&self) -> impl Iterator<Item = (&LineStep, &spanplane::answers::Moment<'_>)> {
+    fn moments(&self) -> impl Iterator<Item = (&LineStep, &Moment<'_>)> {
         let moments = self.story.moments.iter();
         moments.filter_map(|moment| Some((self.line.steps.get(moment.place)?, moment)))
+    }
+
+    fn asked_last(&self) -> Option<String> {
+        let line = self.asked_last?;
+        let step = line.steps.get(asked_for_by(line, self.story.name)?)?;
+        let (step, at) = (name_of(step), line.started_at.rfc3339_millis());
+        Some(format!(
+            "Step {step} asked for it last, in {} ({at}).",
+            line.trace_id
+        ))
+    }
+
+    /// Nothing, where nothing was predicted.
+    fn sequel(&self) -> Option<String> {
+        let fate = self.story.fate;
+        let is_predicted = !matches!(fate, Fate::Never | Fate::Unknown);
+        is_predicted.then(|| tell_sequel(fate, &self.sequel, self.next))
     }
 
     fn lacking(&self) -> &[Change<'_>] {
@@ -267,8 +300,6 @@ impl Telling<'_> {
     }
 
     fn rows(&self, session: &Session, look: ChangeLook) -> Vec<Row> {
-        use spanplane::answers::Mark;
-
         let line = self.line;
         let when = match session.screen.columns() {
             Some(_) => show_ago(line.started_at, session.now),
@@ -301,8 +332,8 @@ impl Telling<'_> {
                     .with(style, tell_moment(moment, step)),
             );
             let fields = moment.change.iter().flat_map(|change| &change.fields);
-            let fields = fields.flat_map(|field| look.field_rows(field));
-            rows.extend(fields.map(|row| Row::new().plain("    ").joined(row)));
+            let fields = fields.flat_map(|field| look.indented(4).field_rows(field));
+            rows.extend(fields.map(|row| Row::new().plain(" ".repeat(4)).joined(row)));
         }
         rows.extend(tell_readiness(&self.story).map(|told| Row::new().plain(told)));
         rows.push(Row::new());
@@ -310,7 +341,8 @@ impl Telling<'_> {
         if let Reason::Lacks { fields, .. } = &self.story.reason {
             rows.extend(fields.iter().flat_map(|field| look.field_rows(field)));
         }
-        rows.push(Row::new().plain(tell_sequel(self.story.fate, &self.sequel, self.next)));
+        rows.extend(self.asked_last().map(|told| Row::new().plain(told)));
+        rows.extend(self.sequel().map(|told| Row::new().plain(told)));
         if let Sequel::StillLacking(fields) = &self.sequel {
             rows.extend(fields.iter().flat_map(|field| look.field_rows(field)));
         }
@@ -339,8 +371,9 @@ impl Telling<'_> {
             outcome: self.story.fate.as_str(),
             why: tell_fate(&self.story, self.line),
             lacking: self.lacking().iter().map(ToldField::of).collect(),
+            asked_last: self.asked_last.map(ToldReconcile::of),
             next: self.next.map(ToldReconcile::of),
-            sequel: tell_sequel(self.story.fate, &self.sequel, self.next),
+            sequel: self.sequel(),
         }
     }
 }
