@@ -164,3 +164,114 @@ fn has_gap(line: &Line) -> bool {
         .zip(0..)
         .any(|(number, place)| number != place)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{
+        PayloadRef,
+        samples::{at, line, step},
+    };
+
+    fn payload(sha256: &str, size: u64) -> PayloadRef {
+        PayloadRef {
+            pointer: String::new(),
+            sha256: sha256.to_owned(),
+            size,
+            redacted: 0,
+        }
+    }
+
+    /// A step that asked and was answered.
+    fn answered(index: i32, tag: &str, answer: &str) -> LineStep {
+        let mut step = step("function-a", at(0));
+        step.index = index;
+        step.request = Some(payload("request", 1));
+        step.response = Some(payload(answer, 1));
+        step.facts.tag = Some(tag.to_owned());
+        step
+    }
+
+    fn odd(lines: &[Vec<LineStep>]) -> Vec<(Oddity, u64)> {
+        let mut health = Health::default();
+        for (place, steps) in lines.iter().enumerate() {
+            let mut line = line(&format!("trace-{place}"), at(0));
+            line.steps.clone_from(steps);
+            health.look_at(&line);
+        }
+        assert_eq!(health.reconciles, lines.len() as u64);
+        let findings = health.findings.iter();
+        findings
+            .map(|(oddity, found)| (*oddity, found.count))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_not_told() {
+        let steps = vec![
+            answered(0, "a", "x"),
+            answered(1, "b", "y"),
+            // Called again, with what it had asked for.
+            answered(1, "c", "z"),
+            answered(2, "d", "z"),
+        ];
+        assert_eq!(odd(&[steps.clone(), steps]), []);
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let mut no_response = answered(1, "b", "y");
+        no_response.response = None;
+        no_response.status = Status::Incomplete;
+        let mut interrupted = no_response.clone();
+        interrupted.error_type = Some(INTERRUPTED.to_owned());
+        let mut no_request = answered(3, "c", "z");
+        no_request.request = None;
+        no_request.response = Some(payload("z", LARGE_BYTES + 1));
+        assert_eq!(
+            odd(&[
+                vec![answered(0, "a", "x"), no_response],
+                vec![answered(0, "a", "x"), interrupted, no_request]
+            ]),
+            [
+                (Oddity::NoResponse, 1),
+                (Oddity::Interrupted, 1),
+                (Oddity::NoRequest, 1),
+                (Oddity::StepGap, 1),
+                (Oddity::Large, 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_function_that_answers_the_same_in_different_ways_is_told() {
+        let other = |mut step: LineStep| {
+            step.function = "function-b".to_owned();
+            step
+        };
+        assert_eq!(
+            odd(&[
+                vec![answered(0, "same", "one")],
+                vec![answered(0, "same", "two")],
+                vec![other(answered(0, "same", "three"))],
+                vec![answered(0, "", "one"), answered(0, "", "two")],
+            ]),
+            [(Oddity::Fickle, 1)]
+        );
+    }
+
+    #[test]
+    fn objects_that_are_not_there_are_told() {
+        let mut health = Health::default();
+        for state in [PayloadState::Dropped, PayloadState::Queued] {
+            let mut line = line("trace", at(0));
+            line.steps = vec![answered(0, "a", "x")];
+            line.object.state = state;
+            health.look_at(&line);
+        }
+        let found: Vec<_> = health.findings.keys().copied().collect();
+        assert_eq!(found, [Oddity::Lost, Oddity::OnTheirWay]);
+        health.take_back(Oddity::OnTheirWay);
+        assert_eq!(health.findings.len(), 1);
+    }
+}

@@ -183,3 +183,87 @@ pub fn resources_named(line: &Line) -> BTreeSet<&str> {
         .chain(line.dropped.iter().map(|dropped| &dropped.resource));
     names.map(String::as_str).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{
+        Condition, Desired,
+        samples::{at, line},
+    };
+
+    fn desiring(total: u64, ready: u64) -> Line {
+        let mut line = line("trace", at(0));
+        line.steps[0].facts.desired = Some(Desired {
+            total,
+            ready,
+            ..Desired::default()
+        });
+        line
+    }
+
+    fn saying(status: &str) -> Line {
+        let mut line = desiring(1, 1);
+        line.steps[0].facts.conditions = vec![Condition {
+            condition_type: "Healthy".to_owned(),
+            status: status.to_owned(),
+            reason: String::new(),
+            message: None,
+        }];
+        line
+    }
+
+    #[test]
+    fn what_is_new_is_told_and_nothing_else() {
+        let before = desiring(3, 1);
+        assert_eq!(news(None, &before), [News::First]);
+        assert_eq!(news(Some(&before), &before), [News::Payloads]);
+        let mut after = desiring(3, 2);
+        after.subject.facts.generation = Some(2);
+        after.resources.delete = vec!["vpc".to_owned()];
+        after.resources.delete_count = 1;
+        assert_eq!(
+            news(Some(&before), &after),
+            [
+                News::Desired {
+                    before: (3, 1),
+                    after: (3, 2)
+                },
+                News::Deletes(&["vpc".to_owned()], 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pipeline_that_failed_takes_nothing_back() {
+        let before = saying("true");
+        let mut failed = desiring(0, 0);
+        failed.status = Status::Fatal;
+        failed.steps.clear();
+        let status = News::Status {
+            before: Status::Ok,
+            after: Status::Fatal,
+        };
+        assert_eq!(news(Some(&before), &failed), [status]);
+        let told = News::Condition {
+            name: "Healthy",
+            before: Some("true"),
+            after: Some("false"),
+        };
+        assert_eq!(news(Some(&before), &saying("false")), [told]);
+    }
+
+    #[test]
+    fn who_asked_for_a_resource_is_known_by_the_last_who_touched_it() {
+        let mut line = desiring(1, 0);
+        line.steps = vec![line.steps[0].clone(), line.steps[0].clone()];
+        let desired = line.steps[0].facts.desired.as_mut().unwrap();
+        desired.added = vec!["vpc".to_owned(), "gone".to_owned()];
+        line.resources.touched_by = vec![(1, vec!["vpc".to_owned()])];
+        assert_eq!(asked_for_by(&line, "vpc"), Some(1));
+        assert_eq!(asked_for_by(&line, "gone"), Some(0));
+        assert_eq!(asked_for_by(&line, "other"), None);
+        let named: Vec<_> = resources_named(&line).into_iter().collect();
+        assert_eq!(named, ["gone", "vpc"]);
+    }
+}

@@ -6,15 +6,16 @@
 use serde::Serialize;
 use spanplane::{
     answers::{Deed, Resource, ResourceChange, is_bookkeeping},
-    json::{Change, Json, Path, Scalar, Segment, scalar, write_yaml},
+    json::{Change, Json, Path, Segment, write_yaml},
 };
 
-use super::row::{Row, Style, columns};
+use super::{
+    row::{Row, Style},
+    values::{cut, cut_both, show_value},
+};
 
 /// Lines of a text that are shown where it is not shown whole.
 const LINES: usize = 12;
-/// What is shown of two long values before they differ.
-const AHEAD: usize = 6;
 /// Room for a value, however narrow the terminal is.
 const LEAST_COLUMNS: usize = 16;
 
@@ -268,17 +269,6 @@ impl<'c> ToldField<'c> {
     }
 }
 
-/// A value on one line.
-pub(crate) fn show_value(value: &Json<'_>) -> String {
-    match value {
-        Json::List(_) | Json::Object(_) if !value.is_empty() => as_json(value),
-        _ => match scalar(value) {
-            Scalar::Line(_, text) => text.into_owned(),
-            Scalar::Block(..) => as_json(value),
-        },
-    }
-}
-
 fn without_bookkeeping<'j>(body: &Json<'j>) -> Json<'j> {
     let mut body = body.clone();
     let Json::Object(members) = &mut body else {
@@ -293,45 +283,6 @@ fn without_bookkeeping<'j>(body: &Json<'j>) -> Json<'j> {
         }
     }
     body
-}
-
-/// A text, or its beginning.
-fn cut(text: String, room: Option<usize>) -> String {
-    match room {
-        Some(room) if columns(&text) > room => {
-            let kept: String = text.chars().take(room.saturating_sub(1)).collect();
-            format!("{kept}…")
-        }
-        _ => text,
-    }
-}
-
-/// Two texts from shortly before where they differ, if one of them has to be cut.
-fn cut_both(one: String, other: String, room: Option<usize>) -> [String; 2] {
-    let is_long = |text: &String| room.is_some_and(|room| columns(text) > room);
-    if !is_long(&one) && !is_long(&other) {
-        return [one, other];
-    }
-    let same = one.chars().zip(other.chars());
-    let same = same.take_while(|(one, other)| one == other).count();
-    let skipped = same.saturating_sub(AHEAD);
-    [one, other].map(|text| {
-        let text = match skipped {
-            0 => text,
-            _ => text
-                .chars()
-                .skip(skipped)
-                .fold("…".to_owned(), |mut kept, c| {
-                    kept.push(c);
-                    kept
-                }),
-        };
-        cut(text, room)
-    })
-}
-
-fn as_json(value: &Json<'_>) -> String {
-    serde_json::to_string(value).unwrap_or_default()
 }
 
 const fn deed_of(deed: Deed) -> (char, Style, &'static str) {
@@ -417,7 +368,7 @@ mod tests {
         );
         assert_eq!(
             rows(r#"{"s":"a\na\n"}"#, r#"{"s":"a\n"}"#, LOOK),
-            ["    s: ", "      behind line 2", "      - "]
+            ["    s: ", "      behind line 1", "      - a"]
         );
     }
 
@@ -428,8 +379,8 @@ mod tests {
             columns: Some(60),
             ..LOOK
         };
-        let cut = rows(&long, r#"{"a":"y"}"#, look);
-        assert!(cut[0].ends_with("x… → y"), "{cut:?}");
+        let cut = rows(&long, r#"{"a":"short"}"#, look);
+        assert!(cut[0].ends_with("x… → short"), "{cut:?}");
         assert!(cut[0].chars().count() <= 60);
         let longer = long.replace("xx\"", "xx and more\"");
         let cut = rows(&long, &longer, look);

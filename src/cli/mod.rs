@@ -20,6 +20,7 @@ mod show;
 mod step;
 mod table;
 mod tree;
+mod values;
 mod why;
 
 use std::{

@@ -1,6 +1,11 @@
 //! An open store, where in it to look, and where the answer goes.
 
-use std::{error::Error, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -156,6 +161,15 @@ impl Session {
         }
     }
 
+    /// The reconcile of the same subject behind this one, as far as it can be known.
+    pub(crate) async fn next_of(&self, line: &Line) -> Option<Line> {
+        let next = self.answers.next_of(line).await;
+        next.unwrap_or_else(|error| {
+            tell_trouble(&error);
+            None
+        })
+    }
+
     /// The payloads of a reconcile.
     pub(crate) async fn payloads(&self, line: &Line) -> anyhow::Result<StoredDocument> {
         let stored = self.answers.payloads(line).await;
@@ -188,9 +202,15 @@ impl Loaded {
     }
 }
 
-/// Tells that a part of the index can't be read; the rest is all the same.
+/// Tells that a part of the index can't be read, which is no reason not to read the rest. It is
+/// told once, however often it is tried.
 pub(crate) fn tell_trouble(error: &IndexError) {
-    tell(&format!("warning: {}", with_causes(error)));
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let warning = format!("warning: {}", with_causes(error));
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.insert(warning.clone()) {
+        tell(&warning);
+    }
 }
 
 /// Why nothing at all can be read.

@@ -73,7 +73,7 @@ async fn show_reconcile(session: &mut Session, line: &Line) -> anyhow::Result<()
     if !session.screen.format().is_for_people() {
         return session.screen.value(line);
     }
-    let next = session.answers.next_of(line).await?;
+    let next = session.next_of(line).await;
     session
         .screen
         .rows(&head_rows(session, line, next.as_ref()))?;

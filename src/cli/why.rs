@@ -120,7 +120,7 @@ async fn tell(
         Reason::NotAskedFor => last_before(session, &loaded.line, asked).await,
         _ => None,
     };
-    let next = session.answers.next_of(&loaded.line).await?;
+    let next = session.next_of(&loaded.line).await;
     // What comes next may be gone from the store, which is no reason not to tell the rest.
     let next_loaded = match next.clone() {
         Some(next) => Loaded::load(session, next).await.ok(),

@@ -28,8 +28,8 @@ impl Json<'_> {
             let item = items.get(place.parse::<usize>().ok()?)?;
             return item.at_way(next(behind)?);
         }
-        // The longest name that leads somewhere, since names may have dots.
-        let members = self.members()?.iter().rev();
+        // The shortest name that leads somewhere: one with dots in it is only meant if no other is.
+        let members = self.members()?.iter();
         let mut fitting = members.filter_map(|(name, value)| {
             let behind = way.strip_prefix(name.as_ref())?;
             value.at_way(next(behind)?)

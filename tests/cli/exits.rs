@@ -129,7 +129,9 @@ fn a_broken_part_of_the_index_is_told_and_the_rest_is_read() {
         &["show", "network/prod-net"],
         &["history", "network/prod-net"],
     ] {
-        ends(&ask_store(folder.path(), question), 0, "warning: ");
+        let output = ask_store(folder.path(), question);
+        ends(&output, 0, "is broken");
+        assert_eq!(text_of(&output.stderr).matches("warning: ").count(), 1);
     }
     let health = ask_store(
         folder.path(),
