@@ -149,7 +149,7 @@ impl Sidecar {
             Arc::clone(&clock),
         );
         let (uploads, events) =
-            start_store(&settings, archive, &tasks, &stop_calls, &metrics, &bell)?;
+            start_store(&settings, archive, &tasks, &stop_calls, &metrics, &bell);
         let tracing = start_tracing(&settings, &tasks, &stop_calls, &metrics, &bell)?;
         let outbox = Outbox::open(&settings, clock.now())?;
         let ending = Arc::new(Ending::default());

@@ -133,7 +133,7 @@ pub(super) fn start_store(
     stop: &CancellationToken,
     metrics: &Metrics,
     bell: &Arc<Bell>,
-) -> Result<(Uploads, mpsc::Receiver<Event>), RunError> {
+) -> (Uploads, mpsc::Receiver<Event>) {
     let (heard, events) = mpsc::channel();
     let uploads = Uploads::new(
         archive.clone(),
@@ -149,7 +149,7 @@ pub(super) fn start_store(
     );
     let (stop, check) = (stop.clone(), check_store(archive, settings.store.clone()));
     tasks.spawn(async move { stop.run_until_cancelled(check).await });
-    Ok((uploads, events))
+    (uploads, events)
 }
 
 /// Has spans sent, if there is somebody to send them to.

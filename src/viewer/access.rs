@@ -13,10 +13,10 @@ use axum::http::{
     HeaderMap, HeaderValue, Uri,
     header::{AUTHORIZATION, COOKIE, HOST},
 };
-use sha2::{Digest as _, Sha256};
 use url::{Host, Url};
 
 use super::address::Params;
+use crate::reconcile::PayloadHash;
 
 const COOKIE_NAME: &str = "spanplane";
 /// Whoever guesses a shorter one needs no luck.
@@ -48,19 +48,13 @@ impl Token {
     }
 
     fn is(&self, other: &str) -> bool {
-        let [ours, theirs] = [&self.0, other].map(|text| Sha256::digest(text.as_bytes()));
+        let [ours, theirs] = [&self.0, other].map(|text| PayloadHash::of(text.as_bytes()).0);
         is_same(&ours, &theirs)
     }
 
     /// What the cookie holds.
     fn pass(&self) -> String {
-        let mut hash = Sha256::new();
-        hash.update(b"spanplane viewer\0");
-        hash.update(self.0.as_bytes());
-        hash.finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        PayloadHash::of(format!("spanplane viewer {}", self.0).as_bytes()).to_string()
     }
 }
 
@@ -185,8 +179,8 @@ impl Access {
 }
 
 fn location_without_token(uri: &Uri, params: &Params) -> String {
-    // NOTE: `//host` would be another site.
-    let path = format!("/{}", uri.path().trim_start_matches('/'));
+    // NOTE: `//host` would be another site, and so would `/\host` be to browsers.
+    let path = format!("/{}", uri.path().trim_start_matches(['/', '\\']));
     match params.without(&["token"]) {
         rest if rest.is_empty() => path,
         rest => format!("{path}?{rest}"),
@@ -285,11 +279,11 @@ mod tests {
         let access = access("0.0.0.0", None, Some(TOKEN));
         let host = ("host", "10.0.0.1");
         assert_eq!(judge(&access, "/", &[host]), Verdict::Unknown);
-        let asked = format!("//evil.example/?token={TOKEN}&kind=a%20b");
+        let asked = format!("/\\/evil.example/?token={TOKEN}&kind=a%20b");
         let Verdict::Remember { location, cookie } = judge(&access, &asked, &[host]) else {
             panic!("the token was not taken");
         };
-        assert_eq!(location, "/?kind=a%20b");
+        assert_eq!(location, "/evil.example/?kind=a%20b");
         assert!(!cookie.contains(TOKEN), "{cookie}");
         assert!(cookie.contains("; HttpOnly; SameSite=Lax"), "{cookie}");
         let (pair, _) = cookie.split_once(';').unwrap();

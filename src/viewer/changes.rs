@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::{
     Viewer, address,
-    diff::Changes,
+    diff::Cards,
     failure::Failure,
     page::Page,
     reconcile::trail_into,
@@ -76,7 +76,7 @@ pub(super) fn section(
             h2 { (title) }
             @if let (Some(before), Some(after)) = (before, after) {
                 @let found = compare(before, after);
-                @let changes = Changes {
+                @let changes = Cards {
                     changes: &found,
                     trace_id: &line.trace_id,
                     composite: &line.subject.name,

@@ -28,7 +28,7 @@ const CONTEXT: usize = 2;
 
 /// What became of resources.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Changes<'c> {
+pub(super) struct Cards<'c> {
     pub(super) changes: &'c [ResourceChange<'c>],
     /// The reconcile in which the stories of these are told.
     pub(super) trace_id: &'c str,
@@ -38,7 +38,7 @@ pub(super) struct Changes<'c> {
     pub(super) without_bookkeeping: bool,
 }
 
-impl Render for Changes<'_> {
+impl Render for Cards<'_> {
     fn render(&self) -> Markup {
         let told = self.changes.iter().filter(|change| self.tells(change));
         let more = told.clone().count().saturating_sub(MAX_RESOURCES);
@@ -49,7 +49,7 @@ impl Render for Changes<'_> {
     }
 }
 
-impl<'c> Changes<'c> {
+impl<'c> Cards<'c> {
     /// Whether anything is left to tell.
     pub(super) fn is_empty(&self) -> bool {
         !self.changes.iter().any(|change| self.tells(change))
@@ -234,8 +234,9 @@ impl Bounded {
     fn finish(mut self) -> String {
         if self.lines > MAX_LINES {
             let more = self.lines - MAX_LINES;
-            self.text
-                .push_str(&format!("\n… {} more", several(more, "line")));
+            self.text.push_str("\n… ");
+            self.text.push_str(&several(more, "line"));
+            self.text.push_str(" more");
         }
         self.text.trim_end().to_owned()
     }

@@ -31,7 +31,7 @@ const MAX_ERRORS: usize = 3;
 
 /// Some lines, and what could not be read on the way.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct Found {
     pub(super) lines: Vec<Line>,
     pub(super) errors: Vec<IndexError>,
     pub(super) has_more: bool,
@@ -39,9 +39,9 @@ pub(super) struct Lines {
 
 impl Viewer {
     /// The first lines that a query asks for.
-    pub(super) async fn lines(&self, query: Query, most: usize) -> Lines {
+    pub(super) async fn lines(&self, query: Query, most: usize) -> Found {
         let mut stream = Box::pin(self.answers.lines(query));
-        let mut found = Lines::default();
+        let mut found = Found::default();
         while let Some(line) = stream.next().await {
             match line {
                 Ok(_) if found.lines.len() == most => {

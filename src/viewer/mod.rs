@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::access::{Access, Token, TokenError};
 use self::{assets::ICON, failure::Failure, guard::AT_WORK};
 use crate::{
-    answers::{Answers, Reference, Scope},
+    answers::{Answers, FindError, Reference, Scope},
     archive::Archive,
     line::Line,
     time::SharedClock,
@@ -109,10 +109,18 @@ impl Viewer {
             .with_state(viewer)
     }
 
-    /// The reconcile that is meant.
-    async fn find(&self, reference: &str) -> Result<Line, Failure> {
-        let Ok(reference) = reference.parse::<Reference>();
-        Ok(self.answers.find(&reference, &Scope::default()).await?)
+    /// The reconcile that is meant: by its id, or as people call it.
+    async fn find(&self, text: &str) -> Result<Line, Failure> {
+        let Ok(reference) = text.parse::<Reference>();
+        let found = self.answers.find(&reference, &Scope::default()).await;
+        match (reference, found) {
+            // An id may have a slash in it, as a name has.
+            (Reference::Subject(_), Err(FindError::NoSubject(_))) => {
+                let id = Reference::Trace(text.to_owned());
+                Ok(self.answers.find(&id, &Scope::default()).await?)
+            }
+            (_, found) => Ok(found?),
+        }
     }
 
     /// Waits until nobody else has payloads in memory.

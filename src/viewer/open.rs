@@ -58,9 +58,10 @@ pub(super) async fn show(
     if Key::parse(key).is_none() {
         return Err(PayloadsError::NotAKey(key.to_owned()).into());
     }
-    let line = viewer.line_of(key).await;
     let _desk = viewer.take_desk().await;
-    let content = match viewer.answers.document(key).await {
+    let stored = viewer.answers.document(key).await;
+    let line = viewer.line_of(key, stored.as_ref().ok()).await;
+    let content = match stored {
         Ok(stored) => opened(&stored, key, pointer, &params)?,
         // With its reconcile around it, a payload that is gone is not nothing.
         Err(error) if line.is_some() => sorry(&error.into()),
@@ -107,12 +108,15 @@ pub(super) async fn sign(
 
 impl Viewer {
     /// The line of the reconcile that an object holds, if it is still in the index.
-    async fn line_of(&self, key: &str) -> Option<Line> {
-        let (began, trace_id) = parse_name(key)?;
+    async fn line_of(&self, key: &str, stored: Option<&StoredDocument>) -> Option<Line> {
+        let (began, in_key) = parse_name(key)?;
+        // In a key, an odd id stands in other letters.
+        let document = stored.and_then(|stored| stored.open().ok());
+        let trace_id = document.map_or(in_key.into(), |document| document.trace_id);
         let query = Query {
             since: Some(began - AROUND),
             until: Some(began + AROUND),
-            trace_id: Some(trace_id.to_owned()),
+            trace_id: Some(trace_id.into_owned()),
             ..Query::default()
         };
         self.lines(query, 1).await.lines.pop()

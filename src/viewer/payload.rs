@@ -50,12 +50,12 @@ impl Tree<'_> {
 impl Render for Tree<'_> {
     fn render_to(&self, out: &mut String) {
         let (key, pointer) = self.place.unzip();
-        let mut painter = Painter {
+        let mut brush = Brush {
             out,
             key,
             is_open: self.is_open,
         };
-        painter.out.push_str("<div class=\"yaml\">");
+        brush.out.push_str("<div class=\"yaml\">");
         let pointer = pointer.unwrap_or_default();
         if has_children(self.value) {
             let level = Level {
@@ -63,11 +63,11 @@ impl Render for Tree<'_> {
                 depth: 0,
             };
             let window = (self.from, self.most());
-            painter.children(self.value, pointer, level, self.lines, window);
+            brush.children(self.value, pointer, level, self.lines, window);
         } else {
-            painter.leaf(None, self.value, pointer, 0);
+            brush.leaf(None, self.value, pointer, 0);
         }
-        painter.out.push_str("</div>");
+        brush.out.push_str("</div>");
     }
 }
 
@@ -96,13 +96,13 @@ struct Level {
     depth: usize,
 }
 
-struct Painter<'o> {
+struct Brush<'o> {
     out: &'o mut String,
     key: Option<&'o str>,
     is_open: bool,
 }
 
-impl Painter<'_> {
+impl Brush<'_> {
     /// The children of a container: from which on, and at most how many.
     fn children(
         &mut self,

@@ -48,8 +48,7 @@ impl<'j> Search<'j> {
             Json::Text(text) => self.excerpt(text),
             Json::Number(number) => self.excerpt(&number.to_string()),
             Json::Bool(word) => self.excerpt(if *word { "true" } else { "false" }),
-            Json::Null => None,
-            Json::List(_) | Json::Object(_) => None,
+            Json::Null | Json::List(_) | Json::Object(_) => None,
         };
         match (found, value) {
             (Some(found), _) => self.note(found),

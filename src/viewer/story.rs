@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::{
     Viewer,
     address::{self, Params},
-    diff::{Changes, field_row},
+    diff::{Cards, field_row},
     failure::Failure,
     page::Page,
     reconcile::{dot, trail_into},
@@ -188,7 +188,7 @@ fn moment_of(line: &Line, moment: &Moment<'_>) -> Markup {
         Mark::Unknown => "may have done anything: it failed, or its payloads are not there",
     };
     let changes = moment.change.as_slice();
-    let changes = Changes {
+    let changes = Cards {
         changes,
         trace_id: &line.trace_id,
         composite: &line.subject.name,

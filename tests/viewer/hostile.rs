@@ -12,7 +12,7 @@ use crate::{
 /// No page is larger, whatever it shows.
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
-const MARKUP: &str = r#"<script>alert(1)</script><img src=x onerror=alert(1)>"#;
+const MARKUP: &str = "<script>alert(1)</script><img src=x onerror=alert(1)>";
 /// Red, a title, a line that reads backwards, a blank of no width.
 const ESCAPES: &str = "\u{1b}[31mred\u{1b}]0;owned\u{7}\u{202e}drawkcab\u{200b}";
 
@@ -173,18 +173,18 @@ async fn ten_thousand_resources_are_a_short_page_and_each_can_be_reached() {
         .page(&format!("/trace/{trace}?name=bucket-0123"))
         .await;
     assert!(named.body.contains(">bucket-01234<") && !named.body.contains(">bucket-00000<"));
-    let like = page
+    let alike = page
         .links()
         .into_iter()
         .find(|link| link.contains("like="))
         .unwrap();
-    let each = served.page(&like).await;
+    let each = served.page(&alike).await;
     assert!(
         each.text().contains("Rows 1 to 200 of 9,999"),
         "{}",
         each.text()
     );
-    let last = served.page(&format!("{like}&from=9800")).await;
+    let last = served.page(&format!("{alike}&from=9800")).await;
     assert!(last.body.contains(">bucket-09999<"));
 
     let line = served.lines().await.remove(0);

@@ -77,15 +77,15 @@ async fn the_matrix_tells_what_each_step_did() {
     assert!(row.contains("delete"), "{row}");
 
     // The cell leads to what that step did, as a page and as a part of one.
-    let link = page
+    let cell = page
         .links()
         .into_iter()
         .find(|link| link.ends_with("/step/1?resource=bucket-b"));
-    let link = link.unwrap();
-    let change = served.page(&link).await.text();
+    let cell = cell.unwrap();
+    let change = served.page(&cell).await.text();
     assert!(change.contains("What it did"), "{change}");
     assert!(change.contains("dropped bucket-b ConfigMap"), "{change}");
-    let part = served.page(&link.replace("?", "/change?")).await;
+    let part = served.page(&cell.replace('?', "/change?")).await;
     assert!(!part.body.contains("<html") && part.text().contains("dropped bucket-b"));
 
     let only = served
@@ -188,7 +188,7 @@ async fn a_resource_has_its_story_and_its_subject_a_history() {
     let against = format!("/trace/{}/step/1?view=previous", line.trace_id);
     let against = served.page(&against).await.text();
     assert!(
-        against.contains("Returned dropped bucket-b ConfigMap"),
+        against.contains("Returned − dropped bucket-b ConfigMap"),
         "{against}"
     );
 }

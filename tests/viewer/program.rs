@@ -76,7 +76,7 @@ async fn any_store_can_be_viewed() {
     let told = lines.next_line().await.unwrap().unwrap();
     let (_, url) = told.split_once(" is at http://").unwrap();
     let served = Served::at(url.trim_end_matches('/'));
-    assert!(served.page("/").await.body.contains("assets"));
+    assert!(served.page("/").await.body.contains("BucketSet"));
     let id = child.id().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

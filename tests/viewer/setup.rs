@@ -11,8 +11,8 @@ use spanplane::{
     time::SystemClock,
     viewer::{Access, Token, Viewer},
 };
-use tokio::{net::TcpListener, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::support::{Home, capture};
 
@@ -21,8 +21,9 @@ pub(crate) struct Served {
     origin: String,
     client: Client,
     answers: Option<Answers>,
-    serving: Option<JoinHandle<()>>,
-    _home: Option<Home>,
+    _serving: Option<AbortOnDropHandle<()>>,
+    /// Is there for as long as it is looked at.
+    home: Option<Home>,
 }
 
 /// A page that came.
@@ -90,7 +91,7 @@ impl Served {
     pub(crate) async fn of_home(home: Home) -> Self {
         let mut served =
             Self::with_access(home.archive(), &|bound| Access::new(bound, None, None)).await;
-        served._home = Some(home);
+        served.home = Some(home);
         served
     }
 
@@ -119,7 +120,7 @@ impl Served {
         });
         Self {
             answers: Some(answers),
-            serving: Some(serving),
+            _serving: Some(AbortOnDropHandle::new(serving)),
             ..Self::at(&address.to_string())
         }
     }
@@ -130,8 +131,8 @@ impl Served {
             origin: format!("http://{address}"),
             client: Client::builder().redirect(Policy::none()).build().unwrap(),
             answers: None,
-            serving: None,
-            _home: None,
+            _serving: None,
+            home: None,
         }
     }
 
@@ -157,13 +158,5 @@ impl Served {
         let mut lines: Vec<_> = lines.map(Result::unwrap).collect().await;
         lines.reverse();
         lines
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Some(serving) = &self.serving {
-            serving.abort();
-        }
     }
 }

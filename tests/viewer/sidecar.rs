@@ -23,7 +23,7 @@ async fn the_sidecar_shows_what_it_stored() {
     let sidecar = home.start(&["--viewer-address=127.0.0.1:0"]).await;
     let address = sidecar.viewer_address().unwrap().to_string();
     let served = Served::at(&address);
-    wait_for(&served, "/", "assets").await;
+    wait_for(&served, "/", "BucketSet").await;
     stop(sidecar).await;
 }
 

@@ -16,7 +16,7 @@ use super::{
     Viewer,
     address::{self, Params},
     changes::section,
-    diff::Changes,
+    diff::Cards,
     failure::Failure,
     page::Page,
     reconcile::{did, said, trail_into},
@@ -68,14 +68,11 @@ pub(super) async fn show(
         let earlier = previous
             .as_ref()
             .and_then(|previous| Some((previous, same_step(previous, step)?)));
-        match earlier {
-            Some((previous, earlier)) => {
-                let earlier = viewer.step_texts(previous, earlier).await?;
-                against(&line, previous, &earlier.states(), &texts.states())
-            }
-            None => html! {
-                p class="nothing" { "No reconcile before it is known that had a step of this name." }
-            },
+        if let Some((previous, earlier)) = earlier {
+            let earlier = viewer.step_texts(previous, earlier).await?;
+            against(&line, previous, &earlier.states(), &texts.states())
+        } else {
+            html! { p class="nothing" { "No earlier reconcile is known that had a step of this name." } }
         }
     } else {
         done(&line, step, &texts.states(), params.raw("resource"))
@@ -196,7 +193,7 @@ fn done(line: &Line, step: &LineStep, states: &StepStates<'_>, only: Option<&str
         .into_iter()
         .filter(|change| only.is_none_or(|only| change.name == only))
         .collect();
-    let changes = Changes {
+    let changes = Cards {
         changes: &found,
         trace_id: &line.trace_id,
         composite: &line.subject.name,
