@@ -329,10 +329,11 @@ async fn a_store_that_fails_hangs_and_comes_back_loses_nothing() {
     let metrics = stop(sidecar).await;
     assert!(counted(&metrics, "spanplane_store_failures_total") > 0);
     assert_all_payloads_stored(&records, &home.documents().await);
-    // One object a changed reconcile, and the index: in one batch, unless stopping takes long.
+    // One object a changed reconcile, and the index: in one batch with its ids beside it, unless
+    // stopping takes long.
     let batches = counted(&metrics, "spanplane_index_batches_stored_total");
     assert!(batches > 0);
-    assert_eq!(server.writes() as u64, 12 + batches);
+    assert_eq!(server.writes() as u64, 12 + 2 * batches);
 }
 
 #[tokio::test]
