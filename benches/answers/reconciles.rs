@@ -107,9 +107,9 @@ impl Reconcile {
     }
 
     /// The line of this reconcile, from that of one like it.
-    pub(crate) fn line(self, like: &Line, key: String, bytes: u64) -> Line {
-        let mut line = like.clone();
-        let then = like.started_at;
+    pub(crate) fn line(self, template: &Line, key: String, bytes: u64) -> Line {
+        let mut line = template.clone();
+        let then = template.started_at;
         let shifted = |at: Timestamp| self.started_at() + at.since(then);
         let otel_trace_id = OtelTraceId::of(&self.trace_id());
         line.trace_id = self.trace_id();
@@ -137,10 +137,9 @@ impl Reconcile {
             step.ended_at = step.ended_at.map(shifted);
             // An equal reconcile has equal payloads; those of another XR differ.
             let own = |hash: &str| PayloadHash::of(format!("{hash} {}", self.xr).as_bytes());
-            for payload in [&mut step.request, &mut step.response] {
-                if let Some(payload) = payload {
-                    payload.sha256 = own(&payload.sha256).to_string();
-                }
+            let payloads = [&mut step.request, &mut step.response];
+            for payload in payloads.into_iter().flatten() {
+                payload.sha256 = own(&payload.sha256).to_string();
             }
             step.facts.tag = step.facts.tag.as_deref().map(|tag| own(tag).to_string());
         }

@@ -73,8 +73,8 @@ impl World<'_> {
             self.objects.insert(reconcile.xr, stored);
         }
         let (key, bytes) = self.objects.get(&reconcile.xr).context("no object yet")?;
-        let like = &template(&self.templates, reconcile)?.line;
-        let line = reconcile.line(like, key.to_string(), *bytes);
+        let original = &template(&self.templates, reconcile)?.line;
+        let line = reconcile.line(original, key.to_string(), *bytes);
         let now = line.ended_at + CLOSING;
         self.journal.append(&line, now)?;
         Ok(now)

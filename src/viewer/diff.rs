@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn large_values_are_bounded() {
         let long = format!("\"{}\"", "x".repeat(1 << 20));
-        let list = format!("[{}]", vec![long.as_str(); 3].join(","));
+        let list = format!("[{}]", [long.as_str(); 3].join(","));
         assert!(html("1", &long).len() < 2_000);
         assert!(html(&list, "[]").len() < 4_000);
         let many: Vec<_> = (0..5_000).map(|n| n.to_string()).collect();

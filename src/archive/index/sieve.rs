@@ -26,6 +26,10 @@ pub(super) struct Sieve {
 
 /// What becomes of a line.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and none is kept"
+)]
 pub(super) enum Strained<'s> {
     /// It may be asked for.
     Passed,
