@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    index::{ids_folder, index_folder},
+    index::{contents_folder, index_folder},
     keys::reconciles_folder,
     walk::{Minute, Walk},
 };
@@ -34,7 +34,7 @@ pub struct Retention {
 /// Removes what is too old or too much.
 #[derive(Debug)]
 pub struct Pruner {
-    /// Of the reconciles, of the index, and of its ids.
+    /// Of the reconciles, of the index, and of what it holds.
     folders: [PathBuf; 3],
     retention: Retention,
     phase: Phase,
@@ -71,7 +71,7 @@ pub enum PruneStep {
 impl Pruner {
     pub fn new(store: &Path, retention: Retention) -> Self {
         Self {
-            folders: [reconciles_folder(), index_folder(), ids_folder()]
+            folders: [reconciles_folder(), index_folder(), contents_folder()]
                 .map(|folder| store.join(folder)),
             retention,
             phase: Phase::Resting {

@@ -141,8 +141,16 @@ enum StoreKind {
 pub(super) struct OpenStore {
     pub(super) client: Arc<dyn ObjectStore>,
     pub(super) prefix: Path,
-    /// A local file holds no Content-Type.
-    pub(super) takes_attributes: bool,
+    /// Files on local disk; they hold no Content-Type.
+    pub(super) is_local: bool,
+}
+
+impl OpenStore {
+    /// How many objects are read at once: a store far away takes its time for each, whatever else it
+    /// is asked; each file takes a thread.
+    pub(super) fn at_once(&self) -> usize {
+        if self.is_local { 4 } else { 32 }
+    }
 }
 
 impl StoreUrl {
@@ -277,7 +285,7 @@ impl StoreUrl {
         Ok(OpenStore {
             client,
             prefix: self.prefix.clone(),
-            takes_attributes: self.kind != StoreKind::File,
+            is_local: self.kind == StoreKind::File,
         })
     }
 }
@@ -291,7 +299,7 @@ impl StoreUrl {
         Ok(OpenStore {
             client,
             prefix,
-            takes_attributes: false,
+            is_local: true,
         })
     }
 }
