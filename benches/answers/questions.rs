@@ -153,31 +153,20 @@ async fn find_none(answers: &Answers, called: &str) -> anyhow::Result<String> {
     Ok("none".to_owned())
 }
 
-/// The line of a reconcile, looked for where it is, as by who followed a link.
-async fn known(answers: &Answers, reconcile: Reconcile) -> anyhow::Result<Line> {
-    let reference = Reference::Trace(reconcile.trace_id());
-    let scope = Scope {
-        since: Some(reconcile.started_at()),
-        until: Some(reconcile.started_at() + std::time::Duration::from_millis(1)),
-        ..Scope::default()
-    };
-    Ok(answers.find(&reference, &scope).await?)
-}
-
 async fn before(answers: &Answers) -> anyhow::Result<String> {
-    let line = known(answers, USUAL).await?;
+    let line = line_of(answers, &USUAL.trace_id()).await?;
     let before = answers.previous_of(&line).await?;
     Ok(before.context("there is none")?.trace_id)
 }
 
 async fn after(answers: &Answers) -> anyhow::Result<String> {
-    let line = known(answers, USUAL).await?;
+    let line = line_of(answers, &USUAL.trace_id()).await?;
     let after = answers.next_of(&line).await?;
     Ok(after.context("there is none")?.trace_id)
 }
 
 async fn matrix(answers: &Answers, reconcile: Reconcile) -> anyhow::Result<String> {
-    let line = known(answers, reconcile).await?;
+    let line = line_of(answers, &reconcile.trace_id()).await?;
     let stored = answers.payloads(&line).await?;
     let document = stored.open()?;
     let pipeline = Pipeline::read(&line, &document);
@@ -185,7 +174,7 @@ async fn matrix(answers: &Answers, reconcile: Reconcile) -> anyhow::Result<Strin
 }
 
 async fn yaml(answers: &Answers, reconcile: Reconcile) -> anyhow::Result<String> {
-    let line = known(answers, reconcile).await?;
+    let line = line_of(answers, &reconcile.trace_id()).await?;
     let stored = answers.payloads(&line).await?;
     let document = stored.open()?;
     let Payload::Json(payload) = document.payload_at("/steps/3/request") else {
@@ -201,8 +190,8 @@ async fn compare_changes(answers: &Answers, reconcile: Reconcile) -> anyhow::Res
     let newer = reconcile.changed_in();
     let older = newer.previous().context("this is the first")?;
     let [newer, older] = [
-        known(answers, newer).await?,
-        known(answers, older.changed_in()).await?,
+        line_of(answers, &newer.trace_id()).await?,
+        line_of(answers, &older.changed_in().trace_id()).await?,
     ];
     let stored = [
         answers.payloads(&older).await?,

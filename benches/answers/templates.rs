@@ -34,7 +34,7 @@ const NETWORK_NAME: &str = "prod-net";
 /// Reconciles of the network that are played, the last ones.
 const NETWORK_RECONCILES: usize = 12;
 /// A payload that holds everything this many times has 4 MB.
-const TIMES: usize = 104;
+const TIMES: usize = 133;
 /// As long as the other.
 const LARGE_NAME: &str = "mega-net";
 const LARGE_TRACE: &str = "00000000-0000-4000-8000-000000000001";

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Changes whenever the store would look different.
-const MADE: &str = "made-2";
+const MADE: &str = "made-3";
 /// From the end of a reconcile to its line: a reconcile is closed when nothing came for a while.
 const CLOSING: Duration = Duration::from_secs(2);
 

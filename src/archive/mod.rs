@@ -337,7 +337,7 @@ impl Archive {
 
     fn attributes(&self, compression: Compression, trace_id: Option<&TraceId>) -> Attributes {
         let mut attributes = Attributes::new();
-        if !self.store.takes_attributes {
+        if self.store.is_local {
             return attributes;
         }
         attributes.insert(Attribute::ContentType, "application/json".into());

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    index::{ids_folder, index_folder},
+    index::{contents_folder, index_folder},
     keys::reconciles_folder,
     walk::{Minute, Walk},
 };
@@ -34,7 +34,7 @@ pub struct Retention {
 /// Removes what is too old or too much.
 #[derive(Debug)]
 pub struct Pruner {
-    /// Of the reconciles, of the index, and of its ids.
+    /// Of the reconciles, of the index, and of what it holds.
     folders: [PathBuf; 3],
     retention: Retention,
     phase: Phase,
@@ -71,7 +71,7 @@ pub enum PruneStep {
 impl Pruner {
     pub fn new(store: &Path, retention: Retention) -> Self {
         Self {
-            folders: [reconciles_folder(), index_folder(), ids_folder()]
+            folders: [reconciles_folder(), index_folder(), contents_folder()]
                 .map(|folder| store.join(folder)),
             retention,
             phase: Phase::Resting {
@@ -230,12 +230,17 @@ mod tests {
         store
     }
 
-    /// Adds a batch of the index of 10 bytes at each of these times.
+    /// Adds a batch of the index of 10 bytes at each of these times, and as much of what it holds.
     fn add_index(store: &Path, times: &[i64]) {
         for seconds in times {
             let at = at(*seconds);
-            let hour = format!("v1/index/date={}/hour={}", at.date(), at.hour());
-            write(&store.join(hour).join("pod-00000001.jsonl.zst"), at);
+            for (folder, name) in [
+                ("v1/index", "pod-00000001.jsonl.zst"),
+                ("v1/contents", "pod-00000001.contents.txt"),
+            ] {
+                let hour = format!("{folder}/date={}/hour={}", at.date(), at.hour());
+                write(&store.join(hour).join(name), at);
+            }
         }
     }
 
@@ -288,13 +293,14 @@ mod tests {
             let mut pruner = Pruner::new(store.path(), retention);
             let mut history = History::in_process();
             prune(&mut pruner, at(2 * DAY + 100), &mut history);
-            ["v1/reconciles", "v1/index"].map(|folder| files(&store.path().join(folder)))
+            ["v1/reconciles", "v1/index", "v1/contents"]
+                .map(|folder| files(&store.path().join(folder)))
         };
-        assert_eq!(pruned(Some(36), None), [2, 2]);
-        assert_eq!(pruned(Some(12), None), [1, 1]);
-        assert_eq!(pruned(None, Some(60)), [3, 3]);
-        assert_eq!(pruned(None, Some(50)), [2, 2]);
-        assert_eq!(pruned(None, Some(1)), [0, 0]);
+        assert_eq!(pruned(Some(36), None), [2, 2, 2]);
+        assert_eq!(pruned(Some(12), None), [1, 1, 1]);
+        assert_eq!(pruned(None, Some(90)), [3, 3, 3]);
+        assert_eq!(pruned(None, Some(80)), [2, 2, 2]);
+        assert_eq!(pruned(None, Some(1)), [0, 0, 0]);
     }
 
     #[test]
@@ -307,9 +313,11 @@ mod tests {
         };
         let mut pruner = Pruner::new(store.path(), retention);
         let mut history = History::in_process();
-        assert_eq!(prune(&mut pruner, at(10), &mut history), 1);
-        let left = fs::read_dir(store.path().join("v1/index")).unwrap();
-        assert_eq!(left.count(), 0);
+        assert_eq!(prune(&mut pruner, at(10), &mut history), 2);
+        for folder in ["v1/index", "v1/contents"] {
+            let left = fs::read_dir(store.path().join(folder)).unwrap();
+            assert_eq!(left.count(), 0);
+        }
     }
 
     #[test]

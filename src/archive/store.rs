@@ -144,8 +144,16 @@ pub(super) struct OpenStore {
     /// The same client, if it can sign addresses.
     pub(super) signer: Option<Arc<dyn Signer>>,
     pub(super) prefix: Path,
-    /// A local file holds no Content-Type.
-    pub(super) takes_attributes: bool,
+    /// Files on local disk; they hold no Content-Type.
+    pub(super) is_local: bool,
+}
+
+impl OpenStore {
+    /// How many objects are read at once: a store far away takes its time for each, whatever else it
+    /// is asked; each file takes a thread.
+    pub(super) fn at_once(&self) -> usize {
+        if self.is_local { 4 } else { 32 }
+    }
 }
 
 impl StoreUrl {
@@ -281,7 +289,7 @@ impl StoreUrl {
             client,
             signer,
             prefix: self.prefix.clone(),
-            takes_attributes: self.kind != StoreKind::File,
+            is_local: self.kind == StoreKind::File,
         })
     }
 }
@@ -296,7 +304,7 @@ impl StoreUrl {
             client,
             signer: None,
             prefix,
-            takes_attributes: false,
+            is_local: true,
         })
     }
 }

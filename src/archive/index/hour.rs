@@ -28,7 +28,7 @@ use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
 use super::{
     IndexError,
     query::Query,
-    scan::{HeldLines, Order, Scanned, SeenLine, StoredBatch, Written, scan},
+    scan::{Decoders, HeldLines, Order, Scanned, SeenLine, StoredBatch, Written, scan},
 };
 use crate::{archive::Archive, line::Line};
 
@@ -38,10 +38,10 @@ pub(super) const CLOCK_SKEW: Duration = Duration::from_mins(1);
 const HELD_BYTES: usize = 4 * 1024 * 1024;
 /// Lines of an hour that are kept in order and apart: twice what 1,000 reconciles a minute make.
 pub(super) const MAX_LINES: usize = 120_000;
-/// Batches that are read at once: many small ones, or a few that are full.
-const READING: usize = 16;
-/// Compressed; some ten times as much when they are read.
+/// Of batches that are read at once, compressed; some ten times as much when they are read.
 const READING_BYTES: u64 = 256 * 1024;
+/// The same while nothing is found, of which then little is held.
+const SEARCHING_BYTES: u64 = 2 * 1024 * 1024;
 
 /// An hour that is being read.
 #[derive(Debug)]
@@ -56,6 +56,9 @@ pub(super) struct Hour {
     reading: FuturesOrdered<BoxFuture<'static, ReadBatch>>,
     /// Compressed.
     reading_bytes: u64,
+    /// For these.
+    room: u64,
+    decoders: Decoders,
     pending: BinaryHeap<Pending>,
     latest: Latest,
     held: HeldLines,
@@ -98,6 +101,8 @@ impl Hour {
             unread,
             reading: FuturesOrdered::new(),
             reading_bytes: 0,
+            room: READING_BYTES,
+            decoders: Decoders::default(),
             pending: BinaryHeap::new(),
             latest: Latest::default(),
             held: HeldLines::default(),
@@ -116,6 +121,9 @@ impl Hour {
                 self.reading_bytes -= read.bytes;
                 self.errors.extend(read.errors);
                 self.take_in(read.scanned);
+                if self.pending.is_empty() {
+                    self.room = (self.room * 2).min(SEARCHING_BYTES);
+                }
                 continue;
             }
             let pending = self.pending.pop()?;
@@ -142,7 +150,8 @@ impl Hour {
         while let Some(batch) = self.next_unread() {
             let bytes = batch.size;
             let has_room = self.reading.is_empty()
-                || (self.reading.len() < READING && self.reading_bytes + bytes <= READING_BYTES);
+                || (self.reading.len() < self.archive.store.at_once()
+                    && self.reading_bytes + bytes <= self.room);
             if !has_room || !self.has_to_be_read(batch) {
                 break;
             }
@@ -170,8 +179,9 @@ impl Hour {
         until: Option<Order>,
     ) -> Option<impl Future<Output = (Scanned, Vec<IndexError>)> + Send + use<>> {
         let batch = self.batch(place)?.clone();
-        let query = Arc::clone(&self.query);
-        Some(scan(self.archive.clone(), query, batch, place, until))
+        let (archive, query) = (self.archive.clone(), Arc::clone(&self.query));
+        let decoders = self.decoders.clone();
+        Some(scan(archive, query, decoders, batch, place, until))
     }
 
     fn next_unread(&self) -> Option<&StoredBatch> {

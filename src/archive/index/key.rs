@@ -14,8 +14,8 @@ use crate::time::Timestamp;
 
 const INDEX: &str = "v1/index";
 const ENDING: &str = ".jsonl.zst";
-const IDS: &str = "v1/ids";
-const IDS_ENDING: &str = ".ids.txt";
+const CONTENTS: &str = "v1/contents";
+const CONTENTS_ENDING: &str = ".contents.txt";
 const HOUR_NANOS: i64 = 3_600_000_000_000;
 /// The first whose beginning is a point in time; what began before stands with it.
 const FIRST_HOUR: i64 = i64::MIN / HOUR_NANOS;
@@ -29,9 +29,9 @@ pub(in crate::archive) fn index_folder() -> &'static str {
     INDEX
 }
 
-/// The folder of the ids of all batches.
-pub(in crate::archive) fn ids_folder() -> &'static str {
-    IDS
+/// The folder of what all batches hold.
+pub(in crate::archive) fn contents_folder() -> &'static str {
+    CONTENTS
 }
 
 /// Names one start of the process among all.
@@ -137,15 +137,15 @@ impl IndexKey {
         })
     }
 
-    /// Where the ids of the batch stand.
-    pub(super) fn ids_key(&self) -> String {
+    /// Where it stands what the batch holds.
+    pub(super) fn contents_key(&self) -> String {
         let Self {
             partition,
             instance,
             sequence,
         } = self;
-        let folder = partition.folder_in(IDS);
-        format!("{folder}/{instance}-{sequence:08}{IDS_ENDING}")
+        let folder = partition.folder_in(CONTENTS);
+        format!("{folder}/{instance}-{sequence:08}{CONTENTS_ENDING}")
     }
 
     /// The name, without an ending, of the file on local disk.

@@ -4,8 +4,8 @@
 //! [`Archive::read_index`] reads lines back, newest first. Invariant: what the journal writes, the
 //! reader reads; the limits that both keep to stand here.
 
+mod contents;
 mod hour;
-mod ids;
 mod journal;
 mod key;
 mod query;
@@ -20,7 +20,7 @@ use std::io;
 use bytes::Bytes;
 use object_store::{Attribute, Attributes, ObjectStore as _, PutOptions};
 
-pub(super) use self::key::{ids_folder, index_folder};
+pub(super) use self::key::{contents_folder, index_folder};
 pub use self::{
     journal::{IndexJournal, ReadyBatch},
     key::{IndexKey, InstanceName, Partition},
@@ -61,7 +61,7 @@ pub enum IndexError {
 impl Archive {
     /// Stores a batch of index lines, in place of what stands there.
     pub async fn put_index(&self, key: &IndexKey, body: Bytes) -> Result<(), StoreError> {
-        self.put_ids(key, body.clone()).await?;
+        self.put_contents(key, body.clone()).await?;
         // NOTE: no Content-Encoding. Programs that read the index decompress by the ending of
         // the key, and a client that did it for them would break that.
         self.put_as(&key.to_string(), "application/zstd", body)
@@ -75,7 +75,7 @@ impl Archive {
         body: Bytes,
     ) -> Result<(), StoreError> {
         let mut attributes = Attributes::new();
-        if self.store.takes_attributes {
+        if !self.store.is_local {
             attributes.insert(Attribute::ContentType, content_type.into());
         }
         let options = PutOptions {

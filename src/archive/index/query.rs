@@ -47,7 +47,7 @@ pub(super) struct Glimpse<'l> {
     #[serde(borrow)]
     pub(super) trace_id: Cow<'l, str>,
     #[serde(borrow)]
-    otel_trace_id: Cow<'l, str>,
+    pub(super) otel_trace_id: Cow<'l, str>,
     pub(super) started_at: Timestamp,
     #[serde(borrow)]
     subject: GlimpsedSubject<'l>,
@@ -81,6 +81,13 @@ pub(super) struct GlimpsedStep<'l> {
     function: Cow<'l, str>,
 }
 
+impl Glimpse<'_> {
+    /// The subject's.
+    pub(super) fn name(&self) -> &str {
+        &self.subject.name
+    }
+}
+
 impl Query {
     pub(super) fn asks_for(&self, line: &Glimpse<'_>) -> bool {
         let mut steps = line.steps.iter().flatten();
@@ -104,14 +111,14 @@ impl Query {
     /// Whether any line of this trace may be asked for.
     pub(super) fn asks_for_trace(&self, line: &Glimpse<'_>) -> bool {
         let ids = [&line.trace_id, &line.otel_trace_id];
-        ids.iter().any(|id| self.asks_for_id(id.as_bytes())) && self.subject.asks_for(&line.subject)
+        ids.iter().any(|id| self.asks_for_id(id)) && self.subject.asks_for(&line.subject)
     }
 
     /// Whether a trace may be asked for one of whose ids this is.
-    pub(super) fn asks_for_id(&self, id: &[u8]) -> bool {
+    pub(super) fn asks_for_id(&self, id: &str) -> bool {
         self.trace_id.as_deref().is_none_or(|prefix| {
             let mut id = digits(id);
-            digits(prefix.as_bytes()).all(|digit| id.next() == Some(digit))
+            digits(prefix).all(|digit| id.next() == Some(digit))
         })
     }
 }
@@ -131,8 +138,8 @@ impl SubjectFilter {
 }
 
 /// An id without its dashes.
-pub(super) fn digits(id: &[u8]) -> impl Iterator<Item = u8> {
-    id.iter().copied().filter(|byte| *byte != b'-')
+pub(super) fn digits(id: &str) -> impl Iterator<Item = u8> {
+    id.bytes().filter(|byte| *byte != b'-')
 }
 
 /// Whether somebody who asks for `asked` means this kind. What a kind is called as many only its

@@ -8,15 +8,16 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     io::{self, Write},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures_util::{StreamExt as _, stream};
 use object_store::ObjectStoreExt as _;
 use serde::Deserialize;
 use zstd::stream::{
-    raw::{DParameter, Decoder},
+    raw::{DParameter, Decoder, Operation as _},
     zio,
 };
 
@@ -121,6 +122,7 @@ impl HeldLines {
 pub(super) async fn scan(
     archive: Archive,
     query: Arc<Query>,
+    decoders: Decoders,
     batch: StoredBatch,
     place: u32,
     until: Option<Order>,
@@ -136,7 +138,7 @@ pub(super) async fn scan(
         is_overlong: false,
         found: Scanned::default(),
     };
-    let found = match read(&archive, &batch, scanner).await {
+    let found = match read(&archive, &decoders, &batch, scanner).await {
         Ok((scanner, broken)) => {
             let is_whole = broken.is_none();
             errors.extend(broken.map(|source| IndexError::Batch {
@@ -174,6 +176,7 @@ pub(super) async fn scan(
 /// Hands a batch to a scanner; tells what broke it, if something did.
 async fn read(
     archive: &Archive,
+    decoders: &Decoders,
     batch: &StoredBatch,
     scanner: Scanner,
 ) -> object_store::Result<(Scanner, Option<io::Error>)> {
@@ -182,11 +185,7 @@ async fn read(
     if stored.meta.size > MAX_BATCH_BYTES {
         return Ok((scanner, Some(io::ErrorKind::FileTooLarge.into())));
     }
-    let decoder = Decoder::new().and_then(|mut decoder| {
-        decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW))?;
-        Ok(decoder)
-    });
-    let mut decoder = match decoder {
+    let mut decoder = match decoders.take() {
         Ok(decoder) => zio::Writer::new(scanner, decoder),
         Err(error) => return Ok((scanner, Some(error))),
     };
@@ -208,7 +207,40 @@ async fn read(
         decoder = worked;
     }
     let broken = decoder.finish().err();
-    Ok((decoder.into_inner().0, broken))
+    let (scanner, decoder) = decoder.into_inner();
+    decoders.give_back(decoder);
+    Ok((scanner, broken))
+}
+
+/// Used again for batch after batch: what they hold, taken by one thread and let go of by another,
+/// would add up.
+#[derive(Clone, Default)]
+pub(super) struct Decoders(Arc<Mutex<Vec<Decoder<'static>>>>);
+
+impl Decoders {
+    fn take(&self) -> io::Result<Decoder<'static>> {
+        if let Some(mut decoder) = self.idle().pop() {
+            decoder.reinit()?;
+            return Ok(decoder);
+        }
+        let mut decoder = Decoder::new()?;
+        decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW))?;
+        Ok(decoder)
+    }
+
+    fn give_back(&self, decoder: Decoder<'static>) {
+        self.idle().push(decoder);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Decoder<'static>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Decoders {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Decoders")
+    }
 }
 
 /// Takes what is decompressed, and looks at line after line.

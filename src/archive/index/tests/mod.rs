@@ -1,8 +1,8 @@
 //! Batches that are put into a store, and what is read back.
 
 mod broken;
+mod contents;
 mod filters;
-mod ids;
 mod order;
 mod properties;
 mod queries;
