@@ -18,7 +18,7 @@ use super::{
     words::{Badge, plain, several, sign_of},
 };
 use crate::{
-    answers::{Fate, Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story},
+    answers::{Fate, Mark, Moment, Pipeline, Reason, Resource, Sequel, StoredDocument, Story},
     line::Line,
 };
 
@@ -71,7 +71,7 @@ pub(super) async fn show(
             h1 { span class="kind" { (plain(kind)) } " " span class="name" { (plain(shown)) } }
             (Badge::of_fate(story.fate))
             nav class="ways" aria-label="More of it" {
-                a class="button quiet" href=(format!("{}?resource={}", address::history(&line), address::encode(name))) { "Its history" }
+                a class="button quiet" href=(address::history_of(&line, name)) { "Its history" }
                 a class="button quiet" href=(address::trace(&line.trace_id)) { "Its reconcile" }
             }
         }
@@ -81,7 +81,9 @@ pub(super) async fn show(
             @if let Reason::Lacks { fields, .. } = &story.reason {
                 div class="change" {
                     @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) }
-                    @if fields.len() > MAX_FIELDS { p class="nothing" { "and " (several(fields.len() - MAX_FIELDS, "field")) " more" } }
+                    @if fields.len() > MAX_FIELDS {
+                        p class="nothing" { "and " (several(fields.len() - MAX_FIELDS, "field")) " more" }
+                    }
                 }
             }
             (told_next(&sequel, next.as_ref()))
@@ -90,10 +92,15 @@ pub(super) async fn show(
             h2 id="moments-title" { "Step by step" }
             ol class="moments" {
                 li class="observed" {
-                    p { "Before the pipeline: " strong { @if story.observed.is_some() { "it exists" } @else { "it does not exist" } }
-                        @if let Some(observed) = story.observed.filter(|observed| !observed.name().is_empty()) {
-                            ", as " code { (plain(observed.name())) }
-                        } "."
+                    p {
+                        "Before the pipeline: "
+                        strong {
+                            @if story.observed.is_some() { "it exists" } @else { "it does not exist" }
+                        }
+                        @if let Some(name) = story.observed.map(Resource::name).filter(|n| !n.is_empty()) {
+                            ", as " code { (plain(name)) }
+                        }
+                        "."
                     }
                 }
                 @for moment in &story.moments { (moment_of(&line, moment)) }
@@ -126,22 +133,35 @@ fn step_name(line: &Line, place: usize) -> Markup {
 
 /// Why it will become what it will.
 fn reason(line: &Line, story: &Story<'_>) -> Markup {
+    let by_name = |place: &usize| step_name(line, *place);
     html! {
         @match &story.reason {
-            Reason::AskedFor { by } => { "It will be created: " (step_name(line, *by)) " asks for it, and it does not exist." },
+            Reason::AskedFor { by } => {
+                "It will be created: " (by_name(by)) " asks for it, and it does not exist."
+            },
             Reason::Lacks { fields, by } => {
                 "It will be updated: it lacks " (several(fields.len(), "field"))
-                @if let Some(by) = by { " that " (step_name(line, *by)) " touched last" } "."
+                @if let Some(by) = by { " that " (by_name(by)) " touched last" } "."
             },
-            Reason::AsDesired { .. } if story.desired.is_none() => "It stays as it is: no step says anything about it.",
+            Reason::AsDesired { .. } if story.desired.is_none() => {
+                "It stays as it is: no step says anything about it."
+            },
             Reason::AsDesired { by } => {
                 "It stays as it is: all that is desired of it is observed."
-                @if let Some(by) = by { " " (step_name(line, *by)) " touched it last." }
+                @if let Some(by) = by { " " (by_name(by)) " touched it last." }
             },
-            Reason::Dropped { by } if story.fate == Fate::Delete => { "It will be deleted: " (step_name(line, *by)) " took it out of the desired state, and it exists." },
-            Reason::Dropped { by } => { "It will not exist: " (step_name(line, *by)) " took it out of the desired state again, and it was never created." },
+            Reason::Dropped { by } if story.fate == Fate::Delete => {
+                "It will be deleted: " (by_name(by)) " took it out of the desired state, and it exists."
+            },
+            Reason::Dropped { by } => {
+                "It will not exist: " (by_name(by))
+                " took it out of the desired state again, and it was never created."
+            },
             Reason::NotAskedFor => "It will be deleted: it exists, and no step asked for it.",
-            Reason::Failed { at } => { "Nothing becomes of it: the pipeline ended at " (step_name(line, *at)) ", so that nothing is applied." },
+            Reason::Failed { at } => {
+                "Nothing becomes of it: the pipeline ended at " (by_name(at))
+                ", so that nothing is applied."
+            },
             Reason::Unheard => "No step asked for it, and it does not exist.",
             Reason::Untold => "Payloads that would tell are missing.",
         }
@@ -150,29 +170,39 @@ fn reason(line: &Line, story: &Story<'_>) -> Markup {
 
 /// Whether it came true.
 fn told_next(sequel: &Sequel<'_>, next: Option<&Line>) -> Markup {
-    let link = |line: &Line| {
-        html! {
-            a href=(address::trace(&line.trace_id)) { "the next reconcile" }
-        }
-    };
     let Some(next) = next else {
-        return html! { p class="sequel" { "No later reconcile is known, so nobody can tell yet whether that came true." } };
+        return html! {
+            p class="sequel" {
+                "No later reconcile is known, so nobody can tell yet whether that came true."
+            }
+        };
     };
+    let next = html! { a href=(address::trace(&next.trace_id)) { "the next reconcile" } };
     html! {
         p class="sequel" {
             @match sequel {
                 Sequel::Nothing => {},
-                Sequel::NotSeen => { "What " (link(next)) " observed is not known, so nobody can tell whether that came true." },
-                Sequel::Confirmed => { strong { "✓ Confirmed" } " by what " (link(next)) " observed." },
-                Sequel::BeingDeleted => { strong { "✓ On its way out" } ": " (link(next)) " observed that it is being deleted." },
-                Sequel::Refuted => { strong { "✕ Not so" } ": " (link(next)) " observed otherwise. Crossplane may not have got to it yet, or something keeps it from doing so." },
+                Sequel::NotSeen => {
+                    "What " (next) " observed is not known, so nobody can tell whether that came true."
+                },
+                Sequel::Confirmed => { strong { "✓ Confirmed" } " by what " (next) " observed." },
+                Sequel::BeingDeleted => {
+                    strong { "✓ On its way out" } ": " (next) " observed that it is being deleted."
+                },
+                Sequel::Refuted => {
+                    strong { "✕ Not so" } ": " (next) " observed otherwise. Crossplane may not have \
+                    got to it yet, or something keeps it from doing so."
+                },
                 Sequel::StillLacking(fields) => {
-                    strong { "✕ Not yet" } ": in " (link(next)) " it still lacked " (several(fields.len(), "field")) "."
+                    strong { "✕ Not yet" } ": in " (next) " it still lacked "
+                    (several(fields.len(), "field")) "."
                 },
             }
         }
         @if let Sequel::StillLacking(fields) = sequel {
-            div class="change" { @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) } }
+            div class="change" {
+                @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) }
+            }
         }
     }
 }
@@ -194,19 +224,26 @@ fn moment_of(line: &Line, moment: &Moment<'_>) -> Markup {
         composite: &line.subject.name,
         without_bookkeeping: false,
     };
+    let told = match cell.mark {
+        _ if cell.fields > 0 => several(cell.fields, "field"),
+        Mark::Dropped => "What it took out".to_owned(),
+        Mark::Added => "What it asked for".to_owned(),
+        _ => "What it said".to_owned(),
+    };
     html! {
         li class={ "c " (cell.mark.as_str()) } {
             p {
                 span class="node" aria-hidden="true" { (sign_of(cell.mark)) }
                 (step_name(line, moment.place)) " " (what)
-                @if cell.is_ready_news { @if cell.ready == Some(true) { ", and called it ready" } @else { ", and called it not ready" } }
+                @match cell.ready.filter(|_| cell.is_ready_news) {
+                    Some(true) => ", and called it ready",
+                    Some(false) => ", and called it not ready",
+                    None => {},
+                }
                 (dot(cell.ready))
             }
             @if !changes.is_empty() {
-                details open[cell.mark != Mark::Added] {
-                    summary { @if cell.fields > 0 { (several(cell.fields, "field")) } @else { "What it " @if cell.mark == Mark::Dropped { "took out" } @else { "asked for" } } }
-                    (changes)
-                }
+                details open[cell.mark != Mark::Added] { summary { (told) } (changes) }
             }
         }
     }

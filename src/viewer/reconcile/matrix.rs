@@ -185,7 +185,10 @@ fn step_cell(line: &Line, place: usize, row: &Row<'_>, name: &str, cell: &Cell) 
                     title=(tell(cell, name, step_name)) {
                     span class="node" {
                         span aria-hidden="true" { (sign_of(cell.mark)) @if cell.fields > 0 { (cell.fields) } }
-                        span class="sr" { (cell.mark.as_str()) @if cell.fields > 0 { ", " (several(cell.fields, "field")) } }
+                        span class="sr" {
+                            (cell.mark.as_str())
+                            @if cell.fields > 0 { ", " (several(cell.fields, "field")) }
+                        }
                     }
                     (dot(ready))
                 }
@@ -258,7 +261,12 @@ fn legend() -> Markup {
     html! {
         ul class="legend" aria-label="Legend" {
             @for (mark, word) in marks {
-                li { span class={ "c " (mark.as_str()) } { span class="node" aria-hidden="true" { (sign_of(mark)) } } (word) }
+                li {
+                    span class={ "c " (mark.as_str()) } {
+                        span class="node" aria-hidden="true" { (sign_of(mark)) }
+                    }
+                    (word)
+                }
             }
             li { span class="dot ready" {} "ready" }
             li { span class="dot" {} "not ready" }

@@ -167,7 +167,9 @@ fn head(line: &Line, place: usize, step: &LineStep) -> Markup {
             div { dt { "Began" } dd { (clock(step.started_at)) } }
             div { dt { "Desired" } dd { (did(step)) } }
             @if let Some(input) = &step.facts.input_kind { div { dt { "Input" } dd { (plain(input)) } } }
-            @if let Some(ttl) = step.facts.ttl_s { div { dt { "Answer is good for" } dd { (lasted(Some(ttl * 1_000.0))) } } }
+            @if let Some(ttl) = step.facts.ttl_s {
+                div { dt { "Answer is good for" } dd { (lasted(Some(ttl * 1_000.0))) } }
+            }
             @if let Some(tag) = &step.facts.tag {
                 div { dt { "Tag" } dd { code title=(plain(tag)) { (short_id(tag)) } } }
             }
@@ -227,7 +229,8 @@ fn against(
 ) -> Markup {
     html! {
         p class="quiet" {
-            "The reconcile before is " a href=(address::trace(&previous.trace_id)) { code { (short_id(&previous.trace_id)) } } "."
+            "The reconcile before is "
+            a href=(address::trace(&previous.trace_id)) { code { (short_id(&previous.trace_id)) } } "."
         }
         (section(line, "Returned", "returned", before.returned.as_ref(), after.returned.as_ref()))
         (section(line, "Given", "given", before.given.as_ref(), after.given.as_ref()))
