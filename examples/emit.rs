@@ -1,33 +1,62 @@
-//! Emits recorded messages as Crossplane would: in order, as what happens now, each with a deadline
-//! of 100 ms.
+//! Emits recorded messages as Crossplane would: in order, as what happens now, each with a
+//! deadline.
 //!
 //! ```sh
 //! spanplane --socket-path /tmp/spanplane/socket &
 //! cargo run --example emit -- /tmp/spanplane/socket tests/fixtures/captures/network.jsonl.zst
 //! ```
 
-use std::{env, path::PathBuf};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
+use clap::{Parser, ValueEnum};
 use spanplane::{
-    capture::{Replay, read_capture},
-    client::{CORE_DEADLINE, InspectorClient},
+    capture::{Replay, in_draft_layout, read_capture},
+    client::InspectorClient,
+    config::parse_duration,
     time::{Clock as _, SystemClock},
 };
+
+#[derive(Parser)]
+struct Args {
+    /// How a message says which step it is of
+    #[arg(long, default_value = "shipped")]
+    layout: Layout,
+    /// How long to wait for an answer; Crossplane waits 100ms
+    #[arg(long, default_value = "100ms", value_parser = parse_duration)]
+    deadline: Duration,
+    /// The sidecar's socket
+    socket: PathBuf,
+    /// Files such as those in tests/fixtures/captures
+    #[arg(required = true)]
+    captures: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Layout {
+    /// Crossplane 2.2 and later
+    Shipped,
+    /// The first published design, which knows neither step names nor Operations
+    Draft,
+}
 
 #[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stdout, reason = "an example talks to whoever runs it")]
 async fn main() -> anyhow::Result<()> {
-    let mut arguments = env::args_os().skip(1).map(PathBuf::from);
-    let socket = arguments.next().context("usage: emit SOCKET CAPTURE…")?;
-    let mut client = InspectorClient::new(socket, CORE_DEADLINE);
-    for path in arguments {
+    let args = Args::parse();
+    let mut client = InspectorClient::new(args.socket, args.deadline);
+    for path in args.captures {
         let compressed =
             std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let (mut taken, mut refused) = (0, 0);
         let mut replay = Replay::new(SystemClock.now().to_string());
         for record in read_capture(&compressed)? {
             let (wait, message) = replay.next(&record, SystemClock.now());
+            let message = match args.layout {
+                Layout::Shipped => message,
+                Layout::Draft => in_draft_layout(record.kind, &message)
+                    .context("the first design knows no Operations")?,
+            };
             tokio::time::sleep(wait).await;
             match client.emit(record.kind, message).await {
                 Ok(()) => taken += 1,

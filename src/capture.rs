@@ -2,7 +2,8 @@
 //!
 //! A capture is a zstd-compressed file of JSON lines, one a call, in the order of arrival.
 //! Invariant: a message is the bytes that were recorded, unless it is replayed as one of another
-//! run, which changes its timestamp and ids and nothing else.
+//! run, which changes its timestamp and ids and nothing else, or put into the draft layout, which
+//! changes its meta.
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,10 @@ use serde::Deserialize;
 
 use crate::{
     decode::{StepMessage, decode_step},
-    proto::pipeline,
+    proto::{
+        draft,
+        pipeline::{self, step_meta::Context},
+    },
     reconcile::PayloadHash,
     record::{Record, RecordKind},
     time::Timestamp,
@@ -117,8 +121,7 @@ impl Replay {
 /// The same message as one of another run: with another timestamp, and with ids made from its
 /// own and `run`. As it is, if it is none of the shipped layout.
 fn replayed(record: &Record, timestamp: Timestamp, run: &str) -> Bytes {
-    let change = |meta: &Bytes| {
-        let mut meta = pipeline::StepMeta::decode(meta.clone()).ok()?;
+    let changed = with_meta(record.kind, &record.message, |mut meta| {
         let nanos = timestamp.as_nanos();
         meta.timestamp = Some(prost_types::Timestamp {
             seconds: nanos.div_euclid(1_000_000_000),
@@ -126,26 +129,59 @@ fn replayed(record: &Record, timestamp: Timestamp, run: &str) -> Bytes {
         });
         meta.trace_id = other_id(&meta.trace_id, run);
         meta.span_id = other_id(&meta.span_id, run);
-        Some(Bytes::from(meta.encode_to_vec()))
+        Some(meta.encode_to_vec())
+    });
+    changed.unwrap_or_else(|| record.message.clone())
+}
+
+/// The same message as the first published design has it: without a step name. `None` if it is of
+/// an Operation, which that design does not know, or none of the shipped layout.
+pub fn in_draft_layout(kind: RecordKind, message: &Bytes) -> Option<Bytes> {
+    with_meta(kind, message, |meta| {
+        let Some(Context::CompositionMeta(composition)) = meta.context else {
+            return None;
+        };
+        let drafted = draft::StepMeta {
+            trace_id: meta.trace_id,
+            span_id: meta.span_id,
+            step_index: meta.step_index,
+            iteration: meta.iteration,
+            function_name: meta.function_name,
+            composition_name: composition.composition_name,
+            composite_resource_uid: composition.composite_resource_uid,
+            composite_resource_name: composition.composite_resource_name,
+            composite_resource_namespace: composition.composite_resource_namespace,
+            composite_resource_api_version: composition.composite_resource_api_version,
+            composite_resource_kind: composition.composite_resource_kind,
+            timestamp: meta.timestamp,
+        };
+        Some(drafted.encode_to_vec())
+    })
+}
+
+/// The same message with another meta.
+fn with_meta(
+    kind: RecordKind,
+    message: &Bytes,
+    change: impl FnOnce(pipeline::StepMeta) -> Option<Vec<u8>>,
+) -> Option<Bytes> {
+    let change = |meta: &Bytes| {
+        let meta = pipeline::StepMeta::decode(meta.clone()).ok()?;
+        Some(Bytes::from(change(meta)?))
     };
-    let message = record.message.clone();
-    let replayed = match record.kind {
+    let changed = match kind {
         RecordKind::Request => {
-            pipeline::EmitRequestRequest::decode(message)
-                .ok()
-                .and_then(|mut envelope| {
-                    envelope.meta = change(&envelope.meta)?;
-                    Some(envelope.encode_to_vec())
-                })
+            let mut envelope = pipeline::EmitRequestRequest::decode(message.clone()).ok()?;
+            envelope.meta = change(&envelope.meta)?;
+            envelope.encode_to_vec()
         }
-        RecordKind::Response => pipeline::EmitResponseRequest::decode(message)
-            .ok()
-            .and_then(|mut envelope| {
-                envelope.meta = change(&envelope.meta)?;
-                Some(envelope.encode_to_vec())
-            }),
+        RecordKind::Response => {
+            let mut envelope = pipeline::EmitResponseRequest::decode(message.clone()).ok()?;
+            envelope.meta = change(&envelope.meta)?;
+            envelope.encode_to_vec()
+        }
     };
-    replayed.map_or_else(|| record.message.clone(), Bytes::from)
+    Some(changed.into())
 }
 
 /// A UUID that stands for this id in this run.

@@ -1,11 +1,12 @@
-//! The program: log → settings → start → wait for a signal → drain.
+//! The program: log → settings → start → wait for a signal → drain; or a question and its answer.
 //!
-//! Exit codes: 0 when all went well, 1 when something failed, 2 when it was called the wrong way.
+//! Exit codes: 0 when all went well, 1 when something failed, 2 when it was called the wrong way;
+//! those of a question stand in [`cli`].
 
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use rustix::fs::Mode;
 use spanplane::{
     config::{LogFormat, ServeArgs, Settings},
@@ -14,6 +15,7 @@ use spanplane::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::{EnvFilter, prelude::*};
 
+mod cli;
 mod demo;
 mod view;
 
@@ -46,22 +48,25 @@ enum Command {
     View(view::ViewArgs),
     /// Play a small world of reconciles through a real socket, and show it in the viewer
     Demo(demo::DemoArgs),
+    #[command(flatten)]
+    Ask(cli::Question),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
-        Some(Command::Demo(args)) => demo::run(&args),
-        Some(Command::View(args)) => view(args),
-        Some(Command::Serve(args)) => serve(*args),
-        None => serve(cli.serve),
+        Some(Command::Ask(question)) => cli::run(question, <Cli as CommandFactory>::command),
+        Some(Command::Demo(args)) => demo::run(&args).map(|()| ExitCode::SUCCESS),
+        Some(Command::View(args)) => view(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Serve(args)) => serve(*args).map(|()| ExitCode::SUCCESS),
+        None => serve(cli.serve).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            report(&error);
+            cli::tell(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -128,14 +133,6 @@ impl Signals {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-}
-
-#[expect(
-    clippy::print_stderr,
-    reason = "for people, whatever the format of the log"
-)]
-fn report(error: &anyhow::Error) {
-    eprintln!("error: {error:#}");
 }
 
 /// Two threads: enough for the answers, and the least that keeps one slow call from holding up

@@ -3,11 +3,14 @@
 //! Invariant: an id that fits two reconciles is told as such and never guessed; a subject's name
 //! means its newest reconcile.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _};
 
-use super::document::{OpenError, StoredDocument};
+use super::{
+    document::{OpenError, StoredDocument},
+    reference::{Reference, SubjectName},
+};
 use crate::{
     archive::{Archive, FetchError, IndexError, Key, Query, SubjectFilter},
     line::{Line, PayloadState},
@@ -16,27 +19,6 @@ use crate::{
 
 /// How far ahead the next reconcile of a subject is looked for, at first.
 const NEAR: Duration = Duration::from_mins(15);
-
-/// How people call a reconcile.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Reference {
-    /// The newest of all.
-    Last,
-    /// The newest of a subject.
-    Subject(SubjectName),
-    /// The beginning of its trace id.
-    Trace(String),
-}
-
-/// How people call a subject: `Network/prod-net`, `network.platform.example.org/prod-net`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct SubjectName {
-    pub kind: String,
-    /// `None` for any.
-    pub group: Option<String>,
-    /// `None` for all of the kind.
-    pub name: Option<String>,
-}
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]
@@ -86,17 +68,31 @@ pub enum PayloadsError {
 }
 
 /// Looks things up in an archive.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Answers {
     archive: Archive,
     max_document_bytes: u64,
+    note: Note,
+}
+
+/// Who is told that a part of the index can't be read, although an answer was found elsewhere.
+type Note = Arc<dyn Fn(&IndexError) + Send + Sync>;
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Answers").field(&self.archive).finish()
+    }
 }
 
 impl Answers {
     pub fn new(archive: Archive) -> Self {
+        let note = |error: &IndexError| {
+            tracing::warn!(%error, "cannot read a part of the index");
+        };
         Self {
             archive,
             max_document_bytes: u64::MAX,
+            note: Arc::new(note),
         }
     }
 
@@ -105,6 +101,15 @@ impl Answers {
     pub fn limited_to(self, max_document_bytes: u64) -> Self {
         Self {
             max_document_bytes,
+            ..self
+        }
+    }
+
+    /// Tells somebody else what can't be read.
+    #[must_use]
+    pub fn noting(self, note: impl Fn(&IndexError) + Send + Sync + 'static) -> Self {
+        Self {
+            note: Arc::new(note),
             ..self
         }
     }
@@ -158,15 +163,15 @@ impl Answers {
     }
 
     async fn newest(&self, query: Query) -> Result<Option<Line>, IndexError> {
-        let mut lines = Box::pin(self.lines(query));
-        lines.next().await.transpose()
+        let mut reading = self.read(query);
+        let newest = reading.next().await;
+        reading.end(newest)
     }
 
     async fn only(&self, query: Query, prefix: &str) -> Result<Line, FindError> {
-        let mut lines = Box::pin(self.lines(query));
+        let mut reading = self.read(query);
         let mut found: Option<Line> = None;
-        while let Some(line) = lines.next().await {
-            let line = line?;
+        while let Some(line) = reading.next().await {
             match &found {
                 // The same trace may have a second line, if a part of it came late.
                 Some(found) if found.trace_id == line.trace_id => {}
@@ -186,7 +191,16 @@ impl Answers {
                 }
             }
         }
+        let found = reading.end(found)?;
         found.ok_or_else(|| FindError::NoTrace(prefix.to_owned()))
+    }
+
+    fn read(&self, query: Query) -> Reading {
+        Reading {
+            lines: Box::pin(self.lines(query)),
+            note: Arc::clone(&self.note),
+            trouble: None,
+        }
     }
 
     /// The reconcile of the same subject that came after this one.
@@ -201,16 +215,16 @@ impl Answers {
                 subject: subject.clone(),
                 ..Query::default()
             };
-            let mut lines = Box::pin(self.lines(query));
+            let mut reading = self.read(query);
             let mut next = None;
-            while let Some(later) = lines.next().await.transpose()? {
+            while let Some(later) = reading.next().await {
                 if later.trace_id == line.trace_id {
                     break;
                 }
                 next = Some(later);
             }
             if next.is_some() || until.is_none() {
-                return Ok(next);
+                return reading.end(next);
             }
         }
         Ok(None)
@@ -263,6 +277,38 @@ impl Answers {
     }
 }
 
+/// Lines alone. What can't be read is told on the way, but for the first of it: that is the answer
+/// if nothing else is.
+struct Reading {
+    lines: Pin<Box<dyn Stream<Item = Result<Line, IndexError>> + Send>>,
+    note: Note,
+    trouble: Option<IndexError>,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Line> {
+        loop {
+            match self.lines.next().await? {
+                Ok(line) => return Some(line),
+                Err(error) if self.trouble.is_none() => self.trouble = Some(error),
+                Err(error) => (self.note)(&error),
+            }
+        }
+    }
+
+    fn end<T>(self, found: Option<T>) -> Result<Option<T>, IndexError> {
+        match (found, self.trouble) {
+            (None, Some(trouble)) => Err(trouble),
+            (found, trouble) => {
+                if let Some(error) = &trouble {
+                    (self.note)(error);
+                }
+                Ok(found)
+            }
+        }
+    }
+}
+
 /// When the reconcile of an object began, as its key has it.
 fn stored_at(key: &str) -> String {
     let mut segments = key.rsplit('/');
@@ -290,87 +336,4 @@ fn is_whole_id(line: &Line, id: &str) -> bool {
     [&line.trace_id, &line.otel_trace_id]
         .iter()
         .any(|whole| digits(whole) == digits(id))
-}
-
-impl FromStr for Reference {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "last" => Self::Last,
-            _ if text.contains('/') => Self::Subject(SubjectName::parse(text)),
-            _ => Self::Trace(text.to_owned()),
-        })
-    }
-}
-
-impl SubjectName {
-    /// `KIND`, `KIND/NAME`, either with `.group` behind the kind.
-    pub fn parse(text: &str) -> Self {
-        let (kind, name) = match text.split_once('/') {
-            Some((kind, name)) => (kind, Some(name)),
-            None => (text, None),
-        };
-        let (kind, group) = match kind.split_once('.') {
-            Some((kind, group)) => (kind, Some(group)),
-            None => (kind, None),
-        };
-        Self {
-            kind: kind.to_owned(),
-            group: group.map(str::to_owned),
-            name: name.filter(|name| !name.is_empty()).map(str::to_owned),
-        }
-    }
-
-    pub fn filter(&self, namespace: Option<String>) -> SubjectFilter {
-        SubjectFilter {
-            kind: Some(self.kind.clone()),
-            group: self.group.clone(),
-            namespace,
-            name: self.name.clone(),
-            uid: None,
-        }
-    }
-}
-
-impl fmt::Display for SubjectName {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.kind)?;
-        if let Some(group) = &self.group {
-            write!(out, ".{group}")?;
-        }
-        if let Some(name) = &self.name {
-            write!(out, "/{name}")?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn people_say_what_they_mean() {
-        let reference = |text: &str| text.parse::<Reference>().unwrap();
-        assert_eq!(reference("last"), Reference::Last);
-        assert_eq!(reference("784cb8b6"), Reference::Trace("784cb8b6".into()));
-        let subject = |kind: &str, group: Option<&str>, name: Option<&str>| SubjectName {
-            kind: kind.into(),
-            group: group.map(str::to_owned),
-            name: name.map(str::to_owned),
-        };
-        assert_eq!(
-            reference("Network/prod-net"),
-            Reference::Subject(subject("Network", None, Some("prod-net")))
-        );
-        assert_eq!(
-            SubjectName::parse("network.platform.example.org/x"),
-            subject("network", Some("platform.example.org"), Some("x"))
-        );
-        assert_eq!(
-            SubjectName::parse("Network"),
-            subject("Network", None, None)
-        );
-    }
 }

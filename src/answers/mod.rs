@@ -10,18 +10,26 @@ mod comparison;
 mod document;
 mod fate;
 mod find;
+mod health;
+mod history;
 mod matrix;
 mod pipeline;
+mod reference;
 mod state;
 mod story;
+mod telling;
 
 pub use self::{
     comparison::{Deed, ResourceChange, compare, compare_resource, is_bookkeeping},
     document::{Document, DocumentStep, OpenError, Payload, StoredDocument},
     fate::{Fate, Sequel},
-    find::{Answers, FindError, PayloadsError, Reference, Scope},
+    find::{Answers, FindError, PayloadsError, Scope},
+    health::{Example, Finding, Health, Oddity},
+    history::{News, asked_for_by, news, resources_named},
     matrix::{Cell, Mark, Matrix, Row, find},
     pipeline::{Pipeline, Stage},
+    reference::{Reference, SubjectName},
     state::{Resource, State},
     story::{Moment, Reason, Story},
+    telling::{tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel},
 };

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    index::index_folder,
+    index::{ids_folder, index_folder},
     keys::reconciles_folder,
     walk::{Minute, Walk},
 };
@@ -34,8 +34,8 @@ pub struct Retention {
 /// Removes what is too old or too much.
 #[derive(Debug)]
 pub struct Pruner {
-    /// Of the reconciles, and of the index.
-    folders: [PathBuf; 2],
+    /// Of the reconciles, of the index, and of its ids.
+    folders: [PathBuf; 3],
     retention: Retention,
     phase: Phase,
     /// What the store holds, by the last measure and by what was stored since.
@@ -71,7 +71,8 @@ pub enum PruneStep {
 impl Pruner {
     pub fn new(store: &Path, retention: Retention) -> Self {
         Self {
-            folders: [reconciles_folder(), index_folder()].map(|folder| store.join(folder)),
+            folders: [reconciles_folder(), index_folder(), ids_folder()]
+                .map(|folder| store.join(folder)),
             retention,
             phase: Phase::Resting {
                 until: Timestamp::default(),

@@ -90,7 +90,7 @@ impl Walk {
 fn is_object(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {
-        [".json", ".json.zst", ".json.gz", ".jsonl.zst"]
+        [".json", ".json.zst", ".json.gz", ".jsonl.zst", ".ids.txt"]
             .iter()
             .any(|end| name.ends_with(end))
     })

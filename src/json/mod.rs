@@ -5,6 +5,7 @@
 //! a tree takes some four times its text, where one of owned values takes eighteen.
 
 mod diff;
+mod lookup;
 mod path;
 mod subset;
 mod words;

@@ -39,9 +39,10 @@
 //! | `crossplane.response.cached`, `.ttl_s`, `.tag` | bool, double, string | step | core's cache |
 //! | `crossplane.conditions` | strings | step | as `Type=status(reason)` |
 //! | `crossplane.input.kind` | string | step | `kind.group` of its input |
+//! | `crossplane.{conditions,requirements,requirements.missing}.count` | int | step | how many there are, where the list is cut |
+//! | `crossplane.link` | string | link | from a root to another: `previous` or `parent` |
 //!
-//! A list that is cut has its count beside it: `crossplane.conditions`, `crossplane.requirements`
-//! and `crossplane.requirements.missing` only then, under their name with `.count`. Events:
+//! Events:
 //!
 //! | event | on, at | attributes |
 //! | --- | --- | --- |
@@ -49,8 +50,6 @@
 //! | `function.response` | step, its end | the same |
 //! | `function.result` | step, its end | `crossplane.result.{severity,reason,message}`, the first few |
 //! | `resource.dropped` | the step that dropped it, or the root, its end | `crossplane.resource.{name,observed}`, `crossplane.step.name` |
-//!
-//! Links lead from the root to other roots; `crossplane.link` is `previous` or `parent`.
 //!
 //! Invariant: whatever the line holds, a span stays within the limits of `attributes` and
 //! `events`, steps lie within their root and events within their span, no two spans share an id,

@@ -1,95 +1,37 @@
-"""How the peers of the end-to-end run are asked: MinIO, Jaeger, and who serves metrics."""
+"""Which of the real peers are on this machine, and what has to be left out without the others."""
 
-import collections
-import json
-import os
-import re
+import pathlib
 import sys
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-
-import boto3
-import zstandard
-
-BUCKET, PREFIX = "payloads", "e2e/"
-SERVICE = "spanplane"
 
 
-def eventually(what, probe, seconds=60):
-    """Asks until the answer is true; a real system has no other way to tell."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if probe():
-                return
-        except (OSError, urllib.error.URLError):
-            pass
-        time.sleep(0.1)
-    sys.exit(f"e2e: {what}: not within {seconds} s")
+class Peers:
+    """Binaries in a folder, as `install` or the unpacked archives lay it out, and the driver of a real Crossplane."""
 
+    def __init__(self, folder, driver):
+        self.folder = pathlib.Path(folder)
+        self.driver = pathlib.Path(driver) if driver else None
+        self.left_out = []
 
-def get(url):
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return answer.read().decode()
+    def leave_out(self, checks, reason):
+        """Told at once, and again at the end."""
+        if checks not in self.left_out:
+            self.left_out.append(checks)
+            print(f"e2e: LEFT OUT: {checks}, since {reason}", file=sys.stderr, flush=True)
 
+    def binary(self, name):
+        found = self.find(name)
+        assert found, f"{name} is in neither bin nor py/bin of {self.folder}"
+        return found
 
-def counts(url, name):
-    """Values of a metric by its labels."""
-    found = re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)", get(url), re.MULTILINE)
-    return {labels: float(value) for labels, value in found}
+    def find(self, name):
+        for place in ("bin", "py/bin"):
+            if (self.folder / place / name).exists():
+                return self.folder / place / name
+        return None
 
-
-def metric(name):
-    return sum(counts(os.environ["METRICS"], name).values())
-
-
-def s3():
-    return boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
-
-
-def objects(folder):
-    """Keys under a folder of the sidecar's, with what they hold, as it is stored."""
-    client = s3()
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=PREFIX + folder):
-        for entry in page.get("Contents", []):
-            found = client.get_object(Bucket=BUCKET, Key=entry["Key"])
-            yield entry["Key"].removeprefix(PREFIX), found, found["Body"].read()
-
-
-def unpacked(body):
-    return zstandard.ZstdDecompressor().decompressobj().decompress(body)
-
-
-def traces(**tags):
-    """Spans of Jaeger by trace, as its own page asks for them."""
-    query = urllib.parse.urlencode({"service": SERVICE, "limit": 5000, "lookback": "1h", "tags": json.dumps(tags)})
-    answer = json.loads(get(f"{os.environ['JAEGER']}/api/traces?{query}"))
-    return {trace["traceID"]: trace["spans"] for trace in answer["data"]}
-
-
-def tags_of(span_or_log, field="tags"):
-    return {tag["key"]: tag["value"] for tag in span_or_log[field]}
-
-
-def collected(signal):
-    """Batches that the Collector wrote to its file."""
-    with open(f"{os.environ['COLLECTED']}/{signal}.jsonl", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
-def notes():
-    """What earlier commands of this run left for later ones."""
-    try:
-        with open(os.environ["NOTES"], encoding="utf-8") as file:
-            return collections.Counter(json.load(file))
-    except FileNotFoundError:
-        return collections.Counter()
-
-
-def note(**more):
-    told = notes()
-    told.update(more)
-    with open(os.environ["NOTES"], "w", encoding="utf-8") as file:
-        json.dump(told, file)
+    def has(self, name, checks):
+        """Whether a peer is there; if not, it is told what is not checked."""
+        there = bool(self.driver) if name == "crossplane" else bool(self.find(name))
+        if not there:
+            self.leave_out(checks, f"there is no {name}")
+        return there

@@ -13,11 +13,13 @@
 
 pub mod authority;
 pub mod otlp;
+pub mod program;
 pub mod s3;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,20 +32,40 @@ use spanplane::{
     capture::{read_capture, step_of},
     client::InspectorClient,
     config::{ServeArgs, Settings},
+    metrics::Metrics,
     proto::pipeline,
     record::{Record, RecordKind},
     serve::Sidecar,
+    spool::{LocalDisk, Spool, SpoolSettings},
 };
 use tempfile::TempDir;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
+const CAPTURES: [&str; 8] = [
+    "broken",
+    "dropper",
+    "network",
+    "operation",
+    "requirements",
+    "secrets",
+    "steady-idle",
+    "steady-start",
+];
+
 /// The messages of a capture.
 pub fn capture(name: &str) -> Vec<Record> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/captures");
     let compressed = std::fs::read(folder.join(format!("{name}.jsonl.zst"))).unwrap();
     read_capture(&compressed).unwrap()
+}
+
+/// The messages of all captures, in the order in which they came.
+pub fn every_capture() -> Vec<Record> {
+    let mut records: Vec<_> = CAPTURES.into_iter().flat_map(capture).collect();
+    records.sort_by_key(|record| record.received_at);
+    records
 }
 
 #[derive(Parser)]
@@ -147,6 +169,34 @@ impl Home {
     pub async fn documents(&self) -> BTreeMap<String, String> {
         documents(&self.archive()).await
     }
+}
+
+/// Puts messages into the log of a data directory, with the times at which they came.
+pub async fn fill_spool(data_dir: &Path, records: &[Record]) {
+    let settings = SpoolSettings {
+        data_dir: data_dir.to_owned(),
+        max_bytes: 1 << 30,
+        sync: Duration::from_secs(1),
+    };
+    let metrics = Metrics::new().unwrap();
+    let (spool, _) = Spool::open(&settings, Arc::new(LocalDisk), &metrics, Arc::default()).unwrap();
+    let appender = spool.appender();
+    for record in records {
+        appender.append(record.clone()).await.unwrap();
+    }
+    drop(appender);
+    assert!(spool.close(PATIENCE));
+}
+
+/// Waits for something that happens elsewhere.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    assert!(waited.is_ok(), "waited in vain until {what}");
 }
 
 /// Sends messages, in order; all of them are taken.

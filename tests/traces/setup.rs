@@ -1,12 +1,7 @@
 //! A log that is full before anybody follows it, a sidecar that sends to a collector, and the
 //! spans that arrived there.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use opentelemetry_proto::tonic::{
     common::v1::{KeyValue, any_value::Value},
@@ -17,52 +12,16 @@ use spanplane::{
     config::Settings,
     export::{OtlpSettings, Sampler, Signal},
     ids::OtelTraceId,
-    metrics::Metrics,
     record::Record,
     serve::Sidecar,
-    spool::{LocalDisk, Spool, SpoolSettings},
 };
 use tokio::net::TcpListener;
 
-use crate::support::{Home, PATIENCE, capture, otlp::OtlpServer, stop};
-
-const CAPTURES: [&str; 8] = [
-    "broken",
-    "dropper",
-    "network",
-    "operation",
-    "requirements",
-    "secrets",
-    "steady-idle",
-    "steady-start",
-];
+use crate::support::{Home, otlp::OtlpServer, stop};
+pub(crate) use crate::support::{every_capture, fill_spool, until};
 
 /// Attributes that say whether an object was there yet.
 const STATES: [&str; 2] = ["crossplane.object.state", "crossplane.payload.state"];
-
-/// The messages of all captures, in the order in which they came.
-pub(crate) fn every_capture() -> Vec<Record> {
-    let mut records: Vec<_> = CAPTURES.into_iter().flat_map(capture).collect();
-    records.sort_by_key(|record| record.received_at);
-    records
-}
-
-/// Puts messages into the log of a data directory, with the times at which they came.
-pub(crate) async fn fill_spool(data_dir: &Path, records: &[Record]) {
-    let settings = SpoolSettings {
-        data_dir: data_dir.to_owned(),
-        max_bytes: 1 << 30,
-        sync: Duration::from_secs(1),
-    };
-    let metrics = Metrics::new().unwrap();
-    let (spool, _) = Spool::open(&settings, Arc::new(LocalDisk), &metrics, Arc::default()).unwrap();
-    let appender = spool.appender();
-    for record in records {
-        appender.append(record.clone()).await.unwrap();
-    }
-    drop(appender);
-    assert!(spool.close(PATIENCE));
-}
 
 /// Settings that send spans to this address.
 pub(crate) fn sending_to(url: &str, sampler: &str, mut settings: Settings) -> Settings {
@@ -94,17 +53,6 @@ pub(crate) async fn spans_of_log(home: &Home, flags: &[&str], records: &[Record]
     .await;
     stop(sidecar).await;
     spans(&collector)
-}
-
-/// Waits for something that happens elsewhere.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(waited.is_ok(), "waited in vain until {what}");
 }
 
 /// What a collector took, in order.

@@ -9,7 +9,7 @@
 //! Of each line that was read only some facts are held, and the text of those that come next; the
 //! rest is fetched again when its turn comes. At 60,000 lines an hour of 5 KB each these are 2 MB
 //! for the lines that wait, 2 MB for the traces that were seen, and [`HELD_BYTES`] of text, beside
-//! what [`GROUP_BYTES`] of batches take while they are read: 16 MB were measured where the whole
+//! what [`READING_BYTES`] of batches take while they are read: 16 MB were measured where the whole
 //! hour has to be read first, 14 MB where not.
 //!
 //! Invariant: lines come in the order in which they began, and a line that another one stands for
@@ -19,10 +19,11 @@
 
 use std::{
     collections::{BTreeMap, BinaryHeap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
 
 use super::{
     IndexError,
@@ -38,22 +39,36 @@ const HELD_BYTES: usize = 4 * 1024 * 1024;
 /// Lines of an hour that are kept in order and apart: twice what 1,000 reconciles a minute make.
 pub(super) const MAX_LINES: usize = 120_000;
 /// Batches that are read at once: many small ones, or a few that are full.
-const GROUP: usize = 16;
+const READING: usize = 16;
 /// Compressed; some ten times as much when they are read.
-const GROUP_BYTES: u64 = 256 * 1024;
+const READING_BYTES: u64 = 256 * 1024;
 
 /// An hour that is being read.
 #[derive(Debug)]
 pub(super) struct Hour {
+    archive: Archive,
+    query: Arc<Query>,
     /// In the order in which they were begun.
     batches: Vec<StoredBatch>,
     /// Places of those not read yet, the one stored last at the end.
     unread: Vec<u32>,
+    /// In the order in which they were taken.
+    reading: FuturesOrdered<BoxFuture<'static, ReadBatch>>,
+    /// Compressed.
+    reading_bytes: u64,
     pending: BinaryHeap<Pending>,
     latest: Latest,
     held: HeldLines,
     errors: VecDeque<IndexError>,
     max_lines: usize,
+}
+
+#[derive(Debug)]
+struct ReadBatch {
+    /// Compressed.
+    bytes: u64,
+    scanned: Scanned,
+    errors: Vec<IndexError>,
 }
 
 /// A line that waits for its turn.
@@ -66,14 +81,23 @@ struct Pending {
 
 impl Hour {
     /// Keeps up to `max_lines` in order and apart.
-    pub(super) fn new(mut batches: Vec<StoredBatch>, max_lines: usize) -> Self {
+    pub(super) fn new(
+        archive: Archive,
+        query: Arc<Query>,
+        mut batches: Vec<StoredBatch>,
+        max_lines: usize,
+    ) -> Self {
         batches.sort_by(|a, b| a.key.order().cmp(&b.key.order()));
         let mut unread: Vec<_> = (0_u32..).zip(&batches).collect();
         unread.sort_by_key(|(place, batch)| (batch.stored_at, *place));
         let unread = unread.into_iter().map(|(place, _)| place).collect();
         Self {
+            archive,
+            query,
             batches,
             unread,
+            reading: FuturesOrdered::new(),
+            reading_bytes: 0,
             pending: BinaryHeap::new(),
             latest: Latest::default(),
             held: HeldLines::default(),
@@ -82,18 +106,16 @@ impl Hour {
         }
     }
 
-    pub(super) async fn next(
-        &mut self,
-        archive: &Archive,
-        query: &Query,
-    ) -> Option<Result<Line, IndexError>> {
+    pub(super) async fn next(&mut self) -> Option<Result<Line, IndexError>> {
         loop {
             if let Some(error) = self.errors.pop_front() {
                 return Some(Err(error));
             }
-            let group = self.next_group();
-            if !group.is_empty() {
-                self.read(archive, query, &group).await;
+            self.begin_reading();
+            if let Some(read) = self.reading.next().await {
+                self.reading_bytes -= read.bytes;
+                self.errors.extend(read.errors);
+                self.take_in(read.scanned);
                 continue;
             }
             let pending = self.pending.pop()?;
@@ -102,7 +124,7 @@ impl Hour {
                 continue;
             }
             if !self.held.holds(pending.order) {
-                self.read_again(archive, query, pending.order).await;
+                self.read_again(pending.order).await;
             }
             // It may be gone by now.
             let Some(line) = self.held.take(pending.order) else {
@@ -115,19 +137,41 @@ impl Hour {
         }
     }
 
-    /// Takes the batches that have to be read before the next line can be given.
-    fn next_group(&mut self) -> Vec<u32> {
-        let mut group = Vec::new();
-        let mut bytes = 0;
+    /// Begins to read what has to be read before the next line can be given.
+    fn begin_reading(&mut self) {
         while let Some(batch) = self.next_unread() {
-            bytes += batch.size;
-            let has_room = group.is_empty() || (group.len() < GROUP && bytes <= GROUP_BYTES);
+            let bytes = batch.size;
+            let has_room = self.reading.is_empty()
+                || (self.reading.len() < READING && self.reading_bytes + bytes <= READING_BYTES);
             if !has_room || !self.has_to_be_read(batch) {
                 break;
             }
-            group.extend(self.unread.pop());
+            let Some(place) = self.unread.pop() else {
+                break;
+            };
+            let Some(scan) = self.scan(place, None) else {
+                continue;
+            };
+            self.reading_bytes += bytes;
+            self.reading.push_back(Box::pin(async move {
+                let (scanned, errors) = scan.await;
+                ReadBatch {
+                    bytes,
+                    scanned,
+                    errors,
+                }
+            }));
         }
-        group
+    }
+
+    fn scan(
+        &self,
+        place: u32,
+        until: Option<Order>,
+    ) -> Option<impl Future<Output = (Scanned, Vec<IndexError>)> + Send + use<>> {
+        let batch = self.batch(place)?.clone();
+        let query = Arc::clone(&self.query);
+        Some(scan(self.archive.clone(), query, batch, place, until))
     }
 
     fn next_unread(&self) -> Option<&StoredBatch> {
@@ -137,16 +181,6 @@ impl Hour {
     fn has_to_be_read(&self, batch: &StoredBatch) -> bool {
         let may_hold_newer = |next: &Pending| batch.stored_at + CLOCK_SKEW >= next.order.0;
         self.pending.len() < self.max_lines && self.pending.peek().is_none_or(may_hold_newer)
-    }
-
-    async fn read(&mut self, archive: &Archive, query: &Query, group: &[u32]) {
-        let scans = group
-            .iter()
-            .filter_map(|place| Some(scan(archive, self.batch(*place)?, *place, query, None)));
-        for (scanned, errors) in join_all(scans).await {
-            self.errors.extend(errors);
-            self.take_in(scanned);
-        }
     }
 
     fn take_in(&mut self, scanned: Scanned) {
@@ -165,12 +199,11 @@ impl Hour {
     }
 
     /// For the text of a line that was let go of, and of those after it.
-    async fn read_again(&mut self, archive: &Archive, query: &Query, order: Order) {
-        let place = order.1.batch;
-        let Some(batch) = self.batch(place) else {
+    async fn read_again(&mut self, order: Order) {
+        let Some(scan) = self.scan(order.1.batch, Some(order)) else {
             return;
         };
-        let (scanned, errors) = scan(archive, batch, place, query, Some(order)).await;
+        let (scanned, errors) = scan.await;
         // Everything else was said the first time.
         let is_new = |error: &IndexError| matches!(error, IndexError::Fetch { .. });
         self.errors.extend(errors.into_iter().filter(is_new));

@@ -14,6 +14,8 @@ use crate::time::Timestamp;
 
 const INDEX: &str = "v1/index";
 const ENDING: &str = ".jsonl.zst";
+const IDS: &str = "v1/ids";
+const IDS_ENDING: &str = ".ids.txt";
 const HOUR_NANOS: i64 = 3_600_000_000_000;
 /// The first whose beginning is a point in time; what began before stands with it.
 const FIRST_HOUR: i64 = i64::MIN / HOUR_NANOS;
@@ -25,6 +27,11 @@ const START_DIGITS: usize = 16;
 /// The folder of all batches.
 pub(in crate::archive) fn index_folder() -> &'static str {
     INDEX
+}
+
+/// The folder of the ids of all batches.
+pub(in crate::archive) fn ids_folder() -> &'static str {
+    IDS
 }
 
 /// Names one start of the process among all.
@@ -96,7 +103,11 @@ impl Partition {
 
     /// `v1/index/date=<YYYY-MM-DD>/hour=<HH>`.
     pub(super) fn folder(self) -> String {
-        format!("{INDEX}/date={}/hour={}", self.date(), self.hour())
+        self.folder_in(INDEX)
+    }
+
+    fn folder_in(self, folder: &str) -> String {
+        format!("{folder}/date={}/hour={}", self.date(), self.hour())
     }
 
     fn start(self) -> Timestamp {
@@ -124,6 +135,17 @@ impl IndexKey {
             instance,
             sequence,
         })
+    }
+
+    /// Where the ids of the batch stand.
+    pub(super) fn ids_key(&self) -> String {
+        let Self {
+            partition,
+            instance,
+            sequence,
+        } = self;
+        let folder = partition.folder_in(IDS);
+        format!("{folder}/{instance}-{sequence:08}{IDS_ENDING}")
     }
 
     /// The name, without an ending, of the file on local disk.

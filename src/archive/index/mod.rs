@@ -5,11 +5,13 @@
 //! reader reads; the limits that both keep to stand here.
 
 mod hour;
+mod ids;
 mod journal;
 mod key;
 mod query;
 mod reader;
 mod scan;
+mod sieve;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +20,7 @@ use std::io;
 use bytes::Bytes;
 use object_store::{Attribute, Attributes, ObjectStore as _, PutOptions};
 
-pub(super) use self::key::index_folder;
+pub(super) use self::key::{ids_folder, index_folder};
 pub use self::{
     journal::{IndexJournal, ReadyBatch},
     key::{IndexKey, InstanceName, Partition},
@@ -59,17 +61,28 @@ pub enum IndexError {
 impl Archive {
     /// Stores a batch of index lines, in place of what stands there.
     pub async fn put_index(&self, key: &IndexKey, body: Bytes) -> Result<(), StoreError> {
+        self.put_ids(key, body.clone()).await?;
+        // NOTE: no Content-Encoding. Programs that read the index decompress by the ending of
+        // the key, and a client that did it for them would break that.
+        self.put_as(&key.to_string(), "application/zstd", body)
+            .await
+    }
+
+    async fn put_as(
+        &self,
+        key: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<(), StoreError> {
         let mut attributes = Attributes::new();
         if self.store.takes_attributes {
-            // NOTE: no Content-Encoding. Programs that read the index decompress by the ending of
-            // the key, and a client that did it for them would break that.
-            attributes.insert(Attribute::ContentType, "application/zstd".into());
+            attributes.insert(Attribute::ContentType, content_type.into());
         }
         let options = PutOptions {
             attributes,
             ..PutOptions::default()
         };
-        let location = self.location(&key.to_string());
+        let location = self.location(key);
         self.store
             .client
             .put_opts(&location, body.into(), options)
@@ -78,7 +91,6 @@ impl Archive {
     }
 }
 
-/// What stands for a trace id where very many are held.
 /// Names a line among those of its trace: the same reconcile, noted again after a crash, has the
 /// same; a part that came late has not.
 fn line_hash(trace_id: &str, started_at: Timestamp, ended_at: Timestamp) -> u64 {
@@ -86,6 +98,7 @@ fn line_hash(trace_id: &str, started_at: Timestamp, ended_at: Timestamp) -> u64 
     trace_hash(&format!("{trace_id} {started_at} {ended_at}"))
 }
 
+/// What stands for a trace id where very many are held.
 fn trace_hash(trace_id: &str) -> u64 {
     twox_hash::XxHash3_64::oneshot(trace_id.as_bytes())
 }

@@ -30,7 +30,7 @@ pub struct Query {
 /// Which subjects; whatever is `None` may be anything.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SubjectFilter {
-    /// In upper or lower case.
+    /// In upper or lower case, as one or as many: `Network`, `networks`.
     pub kind: Option<String>,
     /// Empty for the core group.
     pub group: Option<String>,
@@ -40,7 +40,7 @@ pub struct SubjectFilter {
     pub uid: Option<String>,
 }
 
-/// What a query looks at.
+/// What a query looks at; without what comes last, of the beginning of a line.
 #[derive(Debug, Deserialize)]
 pub(super) struct Glimpse<'l> {
     pub(super) v: u32,
@@ -54,7 +54,7 @@ pub(super) struct Glimpse<'l> {
     status: Status,
     changed: bool,
     #[serde(borrow)]
-    pub(super) steps: Vec<GlimpsedStep<'l>>,
+    pub(super) steps: Option<Vec<GlimpsedStep<'l>>>,
     #[serde(default)]
     dropped: Vec<IgnoredAny>,
     #[serde(default)]
@@ -83,18 +83,36 @@ pub(super) struct GlimpsedStep<'l> {
 
 impl Query {
     pub(super) fn asks_for(&self, line: &Glimpse<'_>) -> bool {
-        let id_matches = |prefix: &str| {
-            begins_with(&line.trace_id, prefix) || begins_with(&line.otel_trace_id, prefix)
-        };
-        let calls = |function: &str| line.steps.iter().any(|step| step.function == function);
+        let mut steps = line.steps.iter().flatten();
+        self.asks_for_beginning(line)
+            && (!self.dropped || line.dropped_count > 0 || !line.dropped.is_empty())
+            && self
+                .function
+                .as_deref()
+                .is_none_or(|function| steps.any(|step| step.function == function))
+    }
+
+    /// Whether a line that begins like this may be asked for.
+    pub(super) fn asks_for_beginning(&self, line: &Glimpse<'_>) -> bool {
         self.since.is_none_or(|since| line.started_at >= since)
             && self.until.is_none_or(|until| line.started_at < until)
-            && self.subject.asks_for(&line.subject)
             && (self.statuses.is_empty() || self.statuses.contains(&line.status))
             && self.changed.is_none_or(|changed| changed == line.changed)
-            && (!self.dropped || line.dropped_count > 0 || !line.dropped.is_empty())
-            && self.trace_id.as_deref().is_none_or(id_matches)
-            && self.function.as_deref().is_none_or(calls)
+            && self.asks_for_trace(line)
+    }
+
+    /// Whether any line of this trace may be asked for.
+    pub(super) fn asks_for_trace(&self, line: &Glimpse<'_>) -> bool {
+        let ids = [&line.trace_id, &line.otel_trace_id];
+        ids.iter().any(|id| self.asks_for_id(id.as_bytes())) && self.subject.asks_for(&line.subject)
+    }
+
+    /// Whether a trace may be asked for one of whose ids this is.
+    pub(super) fn asks_for_id(&self, id: &[u8]) -> bool {
+        self.trace_id.as_deref().is_none_or(|prefix| {
+            let mut id = digits(id);
+            digits(prefix.as_bytes()).all(|digit| id.next() == Some(digit))
+        })
     }
 }
 
@@ -103,7 +121,7 @@ impl SubjectFilter {
         let group = subject.api_version.split_once('/');
         let group = group.map_or("", |(group, _)| group);
         let may_be = |asked: &Option<String>, is: &str| asked.as_deref().is_none_or(|a| a == is);
-        let is_kind = |kind: &str| kind.eq_ignore_ascii_case(&subject.kind);
+        let is_kind = |asked: &str| is_kind(asked, &subject.kind);
         self.kind.as_deref().is_none_or(is_kind)
             && may_be(&self.group, group)
             && may_be(&self.namespace, &subject.namespace)
@@ -112,9 +130,64 @@ impl SubjectFilter {
     }
 }
 
-fn begins_with(id: &str, prefix: &str) -> bool {
-    let [mut id, prefix] = [id, prefix].map(|text| text.chars().filter(|c| *c != '-'));
-    prefix
-        .into_iter()
-        .all(|character| id.next() == Some(character))
+/// An id without its dashes.
+pub(super) fn digits(id: &[u8]) -> impl Iterator<Item = u8> {
+    id.iter().copied().filter(|byte| *byte != b'-')
+}
+
+/// Whether somebody who asks for `asked` means this kind. What a kind is called as many only its
+/// definition says; nearly all follow the rules of English, as their generators do.
+fn is_kind(asked: &str, kind: &str) -> bool {
+    const ENDS: [(&str, &str); 8] = [
+        ("", ""),
+        ("", "s"),
+        ("y", "ies"),
+        ("s", "ses"),
+        ("x", "xes"),
+        ("z", "zes"),
+        ("ch", "ches"),
+        ("sh", "shes"),
+    ];
+    ENDS.iter().any(|(one, many)| {
+        let stems = without_end(kind, one).zip(without_end(asked, many));
+        stems.is_some_and(|(kind, asked)| kind.eq_ignore_ascii_case(asked))
+    })
+}
+
+fn without_end<'t>(text: &'t str, end: &str) -> Option<&'t str> {
+    let (stem, found) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
+    found.eq_ignore_ascii_case(end).then_some(stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_asked_for_as_people_type_them() {
+        for (asked, kind) in [
+            ("Network", "Network"),
+            ("network", "Network"),
+            ("networks", "Network"),
+            ("NETWORKS", "Network"),
+            ("policies", "Policy"),
+            ("gateways", "Gateway"),
+            ("buses", "Bus"),
+            ("meshes", "Mesh"),
+            ("prefixes", "Prefix"),
+            ("databases", "Database"),
+        ] {
+            assert!(is_kind(asked, kind), "{asked}");
+        }
+        for (asked, kind) in [
+            ("", "Network"),
+            ("net", "Network"),
+            ("networkss", "Network"),
+            ("networkes", "Network"),
+            ("network", "Networks"),
+            ("é", "s"),
+        ] {
+            assert!(!is_kind(asked, kind), "{asked}");
+        }
+    }
 }

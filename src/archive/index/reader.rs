@@ -3,7 +3,7 @@
 //! Invariant: memory holds the names of the days and one hour at a time; nothing is listed or
 //! fetched before somebody asks for the line behind it. What can't be read costs itself only.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::{Stream, TryStreamExt as _, stream};
 use object_store::{ListResult, ObjectMeta, ObjectStore as _, path::Path};
@@ -39,7 +39,7 @@ impl Archive {
     ) -> impl Stream<Item = Result<Line, IndexError>> + Send + use<> {
         let reader = Reader {
             archive: self.clone(),
-            query,
+            query: Arc::new(query),
             days: None,
             hours: Vec::new(),
             hour: None,
@@ -55,7 +55,7 @@ impl Archive {
 #[derive(Debug)]
 struct Reader {
     archive: Archive,
-    query: Query,
+    query: Arc<Query>,
     /// The newest last; `None` before they are listed.
     days: Option<Vec<String>>,
     /// Of one day, the newest last.
@@ -71,7 +71,7 @@ impl Reader {
                 return Some(Err(error));
             }
             if let Some(hour) = &mut self.hour {
-                match hour.next(&self.archive, &self.query).await {
+                match hour.next().await {
                     Some(item) => return Some(item),
                     None => self.hour = None,
                 }
@@ -161,7 +161,9 @@ impl Reader {
                 break;
             }
         }
-        Hour::new(batches, MAX_LINES)
+        let batches = self.archive.holding(&self.query, batches).await;
+        let query = Arc::clone(&self.query);
+        Hour::new(self.archive.clone(), query, batches, MAX_LINES)
     }
 
     /// A listed object, if it is a batch that may hold what is asked for.

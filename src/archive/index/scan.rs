@@ -1,15 +1,18 @@
 //! One batch, fetched, decompressed and looked through as a stream.
 //!
-//! Invariant: memory holds a line, the window of the compression, and of the lines that are asked
-//! for a few facts each and no more than [`HELD_BYTES`] of text, whatever the batch holds. What is
-//! broken is counted and passed over. Between two small pieces other tasks get their turn.
+//! Invariant: memory holds [`WHOLE_BYTES`] of what is fetched, a line, the window of the
+//! compression, and of the lines that are asked for a few facts each and no more than
+//! [`HELD_BYTES`] of text, whatever the batch holds. What is broken is counted and passed over.
+//! All this is done on threads for work that takes a while, so that several batches are looked
+//! through at once.
 
 use std::{
     collections::BTreeMap,
     io::{self, Write},
+    sync::Arc,
 };
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use object_store::ObjectStoreExt as _;
 use serde::Deserialize;
 use zstd::stream::{
@@ -20,6 +23,7 @@ use zstd::stream::{
 use super::{
     IndexError, IndexKey, MAX_BATCH_BYTES, MAX_LINE_BYTES, VERSION,
     query::{Glimpse, Query},
+    sieve::{Sieve, Strained},
     trace_hash,
 };
 use crate::{archive::Archive, time::Timestamp};
@@ -28,13 +32,13 @@ use crate::{archive::Archive, time::Timestamp};
 const HELD_BYTES: usize = 2 * 1024 * 1024;
 /// No line takes so little that more fit into a batch that was written here.
 const MAX_BATCH_LINES: usize = 16 * 1024;
-/// Decompressed and looked through in well under a millisecond.
-const PIECE_BYTES: usize = 16 * 1024;
+/// Compressed; a batch that was written here is smaller, and fetched in one piece.
+const WHOLE_BYTES: u64 = 2 * 1024 * 1024;
 /// 8 MiB; a batch is compressed with a window of its own size, or less.
 const MAX_WINDOW: u32 = 23;
 
 /// A batch in the store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StoredBatch {
     pub(super) key: IndexKey,
     pub(super) stored_at: Timestamp,
@@ -115,14 +119,15 @@ impl HeldLines {
 /// Looks through a batch; `place` is its place among those of its hour. The text of lines up to
 /// `until` is held, or of all. A batch that is gone holds nothing.
 pub(super) async fn scan(
-    archive: &Archive,
-    batch: &StoredBatch,
+    archive: Archive,
+    query: Arc<Query>,
+    batch: StoredBatch,
     place: u32,
-    query: &Query,
     until: Option<Order>,
 ) -> (Scanned, Vec<IndexError>) {
     let mut errors = Vec::new();
     let scanner = Scanner {
+        sieve: Sieve::of(&query),
         query,
         place,
         until,
@@ -131,7 +136,7 @@ pub(super) async fn scan(
         is_overlong: false,
         found: Scanned::default(),
     };
-    let found = match read(archive, batch, scanner).await {
+    let found = match read(&archive, &batch, scanner).await {
         Ok((scanner, broken)) => {
             let is_whole = broken.is_none();
             errors.extend(broken.map(|source| IndexError::Batch {
@@ -167,17 +172,16 @@ pub(super) async fn scan(
 }
 
 /// Hands a batch to a scanner; tells what broke it, if something did.
-async fn read<'q>(
+async fn read(
     archive: &Archive,
     batch: &StoredBatch,
-    scanner: Scanner<'q>,
-) -> object_store::Result<(Scanner<'q>, Option<io::Error>)> {
+    scanner: Scanner,
+) -> object_store::Result<(Scanner, Option<io::Error>)> {
     let location = archive.location(&batch.key.to_string());
     let stored = archive.store.client.get(&location).await?;
     if stored.meta.size > MAX_BATCH_BYTES {
         return Ok((scanner, Some(io::ErrorKind::FileTooLarge.into())));
     }
-    let mut pieces = stored.into_stream();
     let decoder = Decoder::new().and_then(|mut decoder| {
         decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW))?;
         Ok(decoder)
@@ -186,21 +190,32 @@ async fn read<'q>(
         Ok(decoder) => zio::Writer::new(scanner, decoder),
         Err(error) => return Ok((scanner, Some(error))),
     };
+    let mut pieces = if stored.meta.size <= WHOLE_BYTES {
+        stream::once(stored.bytes()).boxed()
+    } else {
+        stored.into_stream()
+    };
     while let Some(bytes) = pieces.next().await {
-        for piece in bytes?.chunks(PIECE_BYTES) {
-            if let Err(error) = decoder.write_all(piece) {
-                return Ok((decoder.into_inner().0, Some(error)));
-            }
-            tokio::task::yield_now().await;
+        let bytes = bytes?;
+        let work = tokio::task::spawn_blocking(move || {
+            let broken = decoder.write_all(&bytes).err();
+            (decoder, broken)
+        });
+        let (worked, broken) = work.await.map_err(object_store::Error::from)?;
+        if broken.is_some() {
+            return Ok((worked.into_inner().0, broken));
         }
+        decoder = worked;
     }
     let broken = decoder.finish().err();
     Ok((decoder.into_inner().0, broken))
 }
 
 /// Takes what is decompressed, and looks at line after line.
-struct Scanner<'q> {
-    query: &'q Query,
+struct Scanner {
+    query: Arc<Query>,
+    /// `None` if all lines are asked for.
+    sieve: Option<Sieve>,
     place: u32,
     until: Option<Order>,
     /// Of what comes next.
@@ -211,13 +226,17 @@ struct Scanner<'q> {
     found: Scanned,
 }
 
-impl Write for Scanner<'_> {
+impl Write for Scanner {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes).map(|()| bytes.len())
     }
 
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let newline = memchr::memchr(b'\n', bytes);
+            let end = newline.map_or(bytes.len(), |newline| newline + 1);
+            let (piece, rest) = bytes.split_at(end);
+            bytes = rest;
             let next = self.position + piece.len() as u64;
             if next > MAX_BATCH_BYTES || self.found.lines.len() >= MAX_BATCH_LINES {
                 return Err(io::ErrorKind::FileTooLarge.into());
@@ -240,7 +259,7 @@ impl Write for Scanner<'_> {
     }
 }
 
-impl Scanner<'_> {
+impl Scanner {
     fn keep(&mut self, bytes: &[u8]) {
         if self.line.len() + bytes.len() > MAX_LINE_BYTES {
             self.is_overlong = true;
@@ -271,8 +290,32 @@ impl Scanner<'_> {
         if line.is_empty() {
             return;
         }
-        let glimpse: Result<Glimpse<'_>, _> = serde_json::from_slice(line);
-        let Ok(glimpse) = glimpse else {
+        let written = Written {
+            batch: self.place,
+            offset,
+        };
+        let strained = self
+            .sieve
+            .as_mut()
+            .map(|sieve| sieve.strain(line, &self.query));
+        match strained {
+            None | Some(Strained::Passed) => self.parse(line, written),
+            Some(Strained::KeptOut) => {}
+            Some(Strained::KeptOutAlone { beginning, steps }) => {
+                self.found.lines.push(SeenLine {
+                    order: (beginning.started_at, written),
+                    trace: trace_hash(&beginning.trace_id),
+                    steps,
+                    is_asked_for: false,
+                });
+            }
+        }
+    }
+
+    fn parse(&mut self, line: &[u8], written: Written) {
+        let glimpse: Option<Glimpse<'_>> = serde_json::from_slice(line).ok();
+        let steps = glimpse.as_ref().and_then(|glimpse| glimpse.steps.as_ref());
+        let (Some(glimpse), Some(steps)) = (&glimpse, steps) else {
             match version_of(line) {
                 Some(version) if version != VERSION => self.count_foreign(version),
                 _ => self.found.unreadable += 1,
@@ -283,15 +326,11 @@ impl Scanner<'_> {
             self.count_foreign(glimpse.v);
             return;
         }
-        let written = Written {
-            batch: self.place,
-            offset,
-        };
         let seen = SeenLine {
             order: (glimpse.started_at, written),
             trace: trace_hash(&glimpse.trace_id),
-            steps: u32::try_from(glimpse.steps.len()).unwrap_or(u32::MAX),
-            is_asked_for: self.query.asks_for(&glimpse),
+            steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
+            is_asked_for: self.query.asks_for(glimpse),
         };
         if seen.is_asked_for && self.until.is_none_or(|until| seen.order <= until) {
             self.found.held.hold(seen.order, line.into(), HELD_BYTES);

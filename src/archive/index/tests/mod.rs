@@ -1,6 +1,8 @@
 //! Batches that are put into a store, and what is read back.
 
 mod broken;
+mod filters;
+mod ids;
 mod order;
 mod properties;
 mod queries;

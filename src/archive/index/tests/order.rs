@@ -1,6 +1,6 @@
 //! In which order lines are given, and what is read for that.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use super::*;
 use crate::archive::index::{
@@ -198,9 +198,9 @@ async fn more_lines_than_can_be_kept_in_order_are_given_all_the_same() {
         });
         put(&archive, &key, body).await;
     }
-    let mut hour = Hour::new(batches, 1);
+    let mut hour = Hour::new(archive, Arc::default(), batches, 1);
     let mut traces = Vec::new();
-    while let Some(line) = hour.next(&archive, &Query::default()).await {
+    while let Some(line) = hour.next().await {
         traces.push(line.unwrap().trace_id);
     }
     assert_eq!(traces, ["10", "20", "30"]);

@@ -1,0 +1,258 @@
+//! `spanplane health`: what is missing or odd in a store, and what waits beside it.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+use futures_util::StreamExt as _;
+use serde::Serialize;
+use spanplane::{
+    answers::{Example, Finding, Health, Oddity, PayloadsError},
+    archive::SubjectFilter,
+    line::{Line, PayloadState},
+    time::Timestamp,
+};
+
+use super::{
+    backlog::{Backlog, backlogs},
+    ls::short_id,
+    row::{Row, Style},
+    session::{AskArgs, Session, tell_trouble, troubled},
+    table::Table,
+};
+
+/// Looked at unless told otherwise.
+const LATELY: Duration = Duration::from_hours(24);
+/// Objects that are looked for, of those that were on their way.
+const LOOKED_FOR: usize = 20;
+
+/// What `health` can be told.
+#[derive(Args, Debug)]
+pub(crate) struct HealthArgs {
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
+    let mut session = Session::open(args.ask)?;
+    let since = session.scope.since.unwrap_or(session.now - LATELY);
+    session.scope.since = Some(since);
+    let checkup = Checkup::make(&session, since).await?;
+    if session.screen.format().is_for_people() {
+        let rows = checkup.rows(&session);
+        session.screen.rows(&rows)?;
+    } else {
+        session.screen.value(&checkup.told())?;
+    }
+    session.screen.close()?;
+    Ok(if checkup.is_well() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Everything that was looked at.
+struct Checkup {
+    since: Timestamp,
+    health: Health,
+    /// Parts of the index that can't be read.
+    unreadable: u64,
+    backlogs: Option<(PathBuf, Vec<(&'static str, Backlog)>)>,
+}
+
+impl Checkup {
+    async fn make(session: &Session, since: Timestamp) -> anyhow::Result<Self> {
+        let mut query = session.query();
+        query.subject = SubjectFilter {
+            namespace: session.scope.namespace.clone(),
+            ..SubjectFilter::default()
+        };
+        let mut lines = Box::pin(session.answers.lines(query));
+        let mut health = Health::default();
+        let (mut unreadable, mut trouble) = (0, None);
+        let mut under_way = Vec::new();
+        while let Some(line) = lines.next().await {
+            match line {
+                Ok(line) => {
+                    health.look_at(&line);
+                    if line.object.state == PayloadState::Queued && under_way.len() < LOOKED_FOR {
+                        under_way.push(line);
+                    }
+                }
+                Err(error) => {
+                    tell_trouble(&error);
+                    unreadable += 1;
+                    trouble = Some(error);
+                }
+            }
+        }
+        if let (0, Some(trouble)) = (health.reconciles, trouble) {
+            return Err(troubled(trouble));
+        }
+        if have_arrived(session, &under_way).await {
+            health.take_back(Oddity::OnTheirWay);
+        }
+        let data_dir = session.data_dir.clone();
+        let backlogs = data_dir.filter(|data_dir| data_dir.is_dir());
+        let backlogs = backlogs.map(|data_dir| {
+            let waiting = backlogs_of(&data_dir, session.now)?;
+            anyhow::Ok((data_dir, waiting))
+        });
+        Ok(Self {
+            since,
+            health,
+            unreadable,
+            backlogs: backlogs.transpose()?,
+        })
+    }
+
+    fn is_well(&self) -> bool {
+        let waiting = self.backlogs.iter().flat_map(|(_, backlogs)| backlogs);
+        self.health.findings.is_empty()
+            && self.unreadable == 0
+            && !waiting.into_iter().any(|(_, backlog)| backlog.is_stuck)
+    }
+
+    fn rows(&self, session: &Session) -> Vec<Row> {
+        let mut table = Table::new(&["", "LOOKED FOR", "FOUND", "WHERE"]);
+        let mark = |is_odd: bool| {
+            let (style, mark) = if is_odd {
+                (Style::Bad, "✗")
+            } else {
+                (Style::Good, "✓")
+            };
+            (style, mark.to_owned())
+        };
+        let plain = |text: String| (Style::Plain, text);
+        table.push(vec![
+            mark(self.unreadable > 0),
+            plain("parts of the index that can't be read".to_owned()),
+            plain(self.unreadable.to_string()),
+            plain(String::new()),
+        ]);
+        for oddity in Oddity::ALL {
+            let finding = self.health.findings.get(&oddity);
+            let Finding { count, examples } = finding.cloned().unwrap_or_default();
+            let examples: Vec<_> = examples.iter().map(tell_example).collect();
+            table.push(vec![
+                mark(count > 0),
+                plain(oddity.as_str().to_owned()),
+                plain(count.to_string()),
+                plain(examples.join(", ")),
+            ]);
+        }
+        let since = self.since.rfc3339_millis();
+        let looked_at = format!("{} reconciles since {since}", self.health.reconciles);
+        let mut rows = vec![
+            Row::new()
+                .with(Style::Strong, session.store.to_string())
+                .plain(format!(": {looked_at}")),
+            Row::new(),
+        ];
+        rows.extend(table.lay_out());
+        if let Some((data_dir, waiting)) = &self.backlogs {
+            let mut table = Table::new(&["", "WAITING", ""]);
+            for (what, backlog) in waiting {
+                table.push(vec![
+                    mark(backlog.is_stuck),
+                    plain((*what).to_owned()),
+                    plain(backlog.tell(session.now)),
+                ]);
+            }
+            let title = data_dir.display().to_string();
+            rows.extend([
+                Row::new(),
+                Row::new().with(Style::Strong, title),
+                Row::new(),
+            ]);
+            rows.extend(table.lay_out());
+        }
+        rows
+    }
+
+    fn told(&self) -> Told<'_> {
+        let findings = self
+            .health
+            .findings
+            .iter()
+            .map(|(oddity, finding)| ToldFinding {
+                what: oddity.as_str(),
+                count: finding.count,
+                traces: finding
+                    .examples
+                    .iter()
+                    .map(|example| example.trace_id.as_str())
+                    .collect(),
+            });
+        let waiting = self.backlogs.iter().flat_map(|(_, backlogs)| backlogs);
+        let waiting = waiting.map(|(what, backlog)| ToldBacklog {
+            what,
+            files: backlog.files,
+            bytes: backlog.bytes,
+            oldest: backlog.oldest,
+            is_stuck: backlog.is_stuck,
+        });
+        Told {
+            is_well: self.is_well(),
+            since: self.since,
+            reconciles: self.health.reconciles,
+            unreadable: self.unreadable,
+            findings: findings.collect(),
+            waiting: waiting.collect(),
+        }
+    }
+}
+
+fn backlogs_of(
+    data_dir: &std::path::Path,
+    now: Timestamp,
+) -> anyhow::Result<Vec<(&'static str, Backlog)>> {
+    backlogs(data_dir, now).with_context(|| format!("cannot look into {}", data_dir.display()))
+}
+
+/// Whether the payloads of these reconciles, or of the first of them, are in the store by now.
+async fn have_arrived(session: &Session, lines: &[Line]) -> bool {
+    for line in lines {
+        let payloads = session.answers.payloads(line).await;
+        if let Err(PayloadsError::Queued { .. }) = payloads {
+            return false;
+        }
+    }
+    true
+}
+
+/// `784cb8b6 tidy (function-tidy)`
+fn tell_example(example: &Example) -> String {
+    let mut told = short_id(&example.trace_id);
+    if let (Some(step), Some(function)) = (&example.step, &example.function) {
+        told = format!("{told} {step} ({function})");
+    }
+    told
+}
+
+#[derive(Serialize)]
+struct Told<'t> {
+    is_well: bool,
+    since: Timestamp,
+    reconciles: u64,
+    unreadable: u64,
+    findings: Vec<ToldFinding<'t>>,
+    waiting: Vec<ToldBacklog<'t>>,
+}
+
+#[derive(Serialize)]
+struct ToldFinding<'t> {
+    what: &'static str,
+    count: u64,
+    traces: Vec<&'t str>,
+}
+
+#[derive(Serialize)]
+struct ToldBacklog<'t> {
+    what: &'t str,
+    files: usize,
+    bytes: u64,
+    oldest: Option<Timestamp>,
+    is_stuck: bool,
+}

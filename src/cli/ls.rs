@@ -1,0 +1,319 @@
+//! `spanplane ls`: reconciles, the newest first; or, followed, as they come.
+
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+};
+use futures_util::StreamExt as _;
+use spanplane::{
+    answers::SubjectName,
+    archive::Query,
+    line::{Line, Status},
+    time::{Clock as _, SystemClock, Timestamp},
+};
+
+use super::{
+    moment::{show_ago, show_millis},
+    nothing::{Nothing, title_of},
+    row::Style,
+    screen::Format,
+    session::{AskArgs, Session, tell_trouble, troubled},
+    table::{Cell, Table},
+};
+
+const STATUSES: [Status; 5] = [
+    Status::Ok,
+    Status::Warning,
+    Status::Incomplete,
+    Status::Fatal,
+    Status::Error,
+];
+
+/// How often the index is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// A line comes up to a minute after its reconcile ended, which may have waited for a response for
+/// more than two.
+const LATE: Duration = Duration::from_mins(10);
+
+/// What `ls` can be told.
+#[derive(Args, Debug)]
+pub(crate) struct LsArgs {
+    /// Only these: Network, network/prod-net, networks.platform.example.org
+    #[arg(value_name = "KIND[/NAME]", value_parser = parse_subject)]
+    subject: Option<SubjectName>,
+
+    /// Only with one of these outcomes
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status_parser())]
+    status: Vec<Status>,
+
+    /// Only those that differ from the reconcile before
+    #[arg(long)]
+    changed: bool,
+
+    /// Only those with a step that calls this function
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+
+    /// Only those that dropped a resource
+    #[arg(long)]
+    dropped: bool,
+
+    /// At most so many; 0 for all
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    limit: usize,
+
+    /// Also those that come from now on, the newest last. A running sidecar stores its index
+    /// within a minute, so they come that much later
+    #[arg(long, short)]
+    follow: bool,
+
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+pub(crate) fn parse_subject(text: &str) -> Result<SubjectName, String> {
+    if text.is_empty() || text.starts_with('/') {
+        return Err("this names no kind; write Network or Network/prod-net".to_owned());
+    }
+    Ok(SubjectName::parse(text))
+}
+
+fn status_parser() -> impl clap::builder::TypedValueParser<Value = Status> {
+    PossibleValuesParser::new(STATUSES.map(Status::as_str)).map(|name| {
+        let is_it = |status: &Status| status.as_str() == name;
+        STATUSES.into_iter().find(is_it).unwrap_or_default()
+    })
+}
+
+pub(crate) async fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
+    let mut session = Session::open(args.ask.clone())?;
+    let query = query_of(&args, &session);
+    let mut list = List::new(&session);
+    if args.follow {
+        session.screen.be_live();
+        return follow(&mut session, list, query, args.limit).await;
+    }
+    let mut lines = Box::pin(session.answers.lines(query));
+    let limit = if args.limit == 0 {
+        usize::MAX
+    } else {
+        args.limit
+    };
+    let (mut found, mut trouble) = (0, None);
+    while found < limit
+        && let Some(line) = lines.next().await
+    {
+        match line {
+            Ok(line) => {
+                list.add(&mut session, &line)?;
+                found += 1;
+            }
+            Err(error) => {
+                tell_trouble(&error);
+                trouble = Some(error);
+            }
+        }
+    }
+    if found == 0 {
+        return match (trouble, &args.subject) {
+            (Some(trouble), _) => Err(troubled(trouble)),
+            (None, Some(subject)) if !is_filtered(&args) => {
+                Err(Nothing::no_subject(&session, subject).await.into())
+            }
+            (None, _) => {
+                let what = format!("no such reconcile is known in {}", session.store);
+                Err(Nothing::new(what, Nothing::LIST).into())
+            }
+        };
+    }
+    if session.screen.format().is_for_people() {
+        session.screen.rows(&list.table.lay_out())?;
+    }
+    session.screen.close()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_filtered(args: &LsArgs) -> bool {
+    !args.status.is_empty() || args.changed || args.function.is_some() || args.dropped
+}
+
+fn query_of(args: &LsArgs, session: &Session) -> Query {
+    let namespace = session.scope.namespace.clone();
+    let subject = match &args.subject {
+        Some(subject) => subject.filter(namespace),
+        None => spanplane::archive::SubjectFilter {
+            namespace,
+            ..Default::default()
+        },
+    };
+    Query {
+        subject,
+        statuses: args.status.clone(),
+        changed: args.changed.then_some(true),
+        dropped: args.dropped,
+        function: args.function.clone(),
+        ..session.query()
+    }
+}
+
+/// Looks again and again, and shows what was not there before.
+async fn follow(
+    session: &mut Session,
+    mut list: List,
+    query: Query,
+    limit: usize,
+) -> anyhow::Result<ExitCode> {
+    let mut seen: BTreeMap<(Timestamp, String), usize> = BTreeMap::new();
+    let mut is_first = true;
+    loop {
+        let since = (!is_first).then(|| SystemClock.now() - LATE);
+        let asked = Query {
+            since: since.max(query.since),
+            ..query.clone()
+        };
+        let mut news = Vec::new();
+        let mut lines = Box::pin(session.answers.lines(asked));
+        while let Some(line) = lines.next().await {
+            match line {
+                // A part that came late stands in a line of its own, with more steps.
+                Ok(line) => {
+                    let key = (line.started_at, line.trace_id.clone());
+                    if seen.get(&key) != Some(&line.steps.len()) {
+                        seen.insert(key, line.steps.len());
+                        news.push(line);
+                    }
+                }
+                Err(error) => tell_trouble(&error),
+            }
+            if is_first && limit > 0 && news.len() >= limit {
+                break;
+            }
+        }
+        session.now = SystemClock.now();
+        for line in news.iter().rev() {
+            list.add(session, line)?;
+        }
+        let rows = if is_first {
+            list.table.lay_out()
+        } else {
+            list.table.take_rows()
+        };
+        if session.screen.format().is_for_people() {
+            session.screen.rows(&rows)?;
+        }
+        list.table.take_rows();
+        session.screen.flush()?;
+        is_first = false;
+        seen.retain(|(started_at, _), _| *started_at + LATE * 2 > session.now);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The table for people; what is for programs goes out at once.
+struct List {
+    table: Table,
+    is_wide: bool,
+    is_terminal: bool,
+}
+
+impl List {
+    fn new(session: &Session) -> Self {
+        let is_wide = session.screen.format() == Format::Wide;
+        let head: &[&str] = if is_wide {
+            &[
+                "WHEN",
+                "XR",
+                "NAMESPACE",
+                "STATUS",
+                "CHANGED",
+                "STEPS",
+                "DURATION",
+                "FAILING",
+                "COMPOSITION",
+                "OUTCOME",
+                "TRACE",
+            ]
+        } else {
+            &[
+                "WHEN",
+                "XR",
+                "NAMESPACE",
+                "STATUS",
+                "CHANGED",
+                "STEPS",
+                "DURATION",
+                "FAILING",
+                "TRACE",
+            ]
+        };
+        Self {
+            table: Table::new(head),
+            is_wide,
+            is_terminal: session.screen.columns().is_some(),
+        }
+    }
+
+    fn add(&mut self, session: &mut Session, line: &Line) -> anyhow::Result<()> {
+        if session.screen.format().is_for_people() {
+            self.table.push(self.cells(session.now, line));
+            return Ok(());
+        }
+        session.screen.one_of_many(line)
+    }
+
+    fn cells(&self, now: Timestamp, line: &Line) -> Vec<Cell> {
+        let plain = |text: String| (Style::Plain, text);
+        let or_none = |text: &str| plain(if text.is_empty() { "-" } else { text }.to_owned());
+        let when = match (self.is_wide, self.is_terminal) {
+            (false, true) => show_ago(line.started_at, now),
+            _ => line.started_at.rfc3339_millis(),
+        };
+        let failing = line.steps.iter().find(|step| step.status.is_failure());
+        let mut cells = vec![
+            plain(when),
+            (Style::Strong, title_of(line)),
+            or_none(&line.subject.namespace),
+            (style_of(line.status), line.status.as_str().to_owned()),
+            plain(if line.changed { "yes" } else { "-" }.to_owned()),
+            plain(line.steps.len().to_string()),
+            plain(show_millis(line.duration_ms)),
+            or_none(failing.map_or("", |step| &step.function)),
+        ];
+        if self.is_wide {
+            cells.push(or_none(&line.subject.composition));
+            cells.push(or_none(&outcome_of(line)));
+            cells.push((Style::Name, line.trace_id.clone()));
+        } else {
+            cells.push((Style::Name, short_id(&line.trace_id)));
+        }
+        cells
+    }
+}
+
+/// `+2 ~1 -1`: to be created, updated and deleted.
+fn outcome_of(line: &Line) -> String {
+    let resources = &line.resources;
+    let counts = [
+        ('+', resources.create_count),
+        ('~', resources.update_count),
+        ('-', resources.delete_count),
+    ];
+    let told = counts.iter().filter(|(_, count)| *count > 0);
+    let told: Vec<_> = told.map(|(sign, count)| format!("{sign}{count}")).collect();
+    told.join(" ")
+}
+
+pub(crate) const fn style_of(status: Status) -> Style {
+    match status {
+        Status::Ok => Style::Good,
+        Status::Warning => Style::Warning,
+        Status::Incomplete | Status::Fatal | Status::Error => Style::Bad,
+    }
+}
+
+/// Enough of an id to tell it from others, as a rule.
+pub(crate) fn short_id(id: &str) -> String {
+    id.chars().take(8).collect()
+}

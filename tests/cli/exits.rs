@@ -1,0 +1,195 @@
+//! Exit codes, and what is said about stores that hold nothing or are not there.
+
+use std::{fs, io::Read as _, process::Stdio};
+
+use tempfile::tempdir;
+
+use crate::setup::{ask, ask_store, code_of, program, store, text_of};
+
+/// A question and, in words that say why, how it ended.
+fn ends(output: &std::process::Output, code: i32, words: &str) {
+    let said = text_of(&output.stderr);
+    assert_eq!(code_of(output), code, "{said}");
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn what_is_found_ends_with_0_and_what_is_not_with_1() {
+    assert_eq!(code_of(&ask(&["ls"])), 0);
+    assert_eq!(code_of(&ask(&["show", "last"])), 0);
+    ends(&ask(&["ls", "Nothing"]), 1, "no reconcile of Nothing");
+    ends(&ask(&["ls", "netwrk"]), 1, "try: Network");
+    ends(
+        &ask(&["ls", "network/prod-nut"]),
+        1,
+        "try: Network/prod-net",
+    );
+    ends(&ask(&["ls", "--status", "warning", "calm"]), 1, "no such");
+    ends(
+        &ask(&["show", "network/prod-nut"]),
+        1,
+        "try: Network/prod-net",
+    );
+    ends(&ask(&["show", "ffffffff-ffff"]), 1, "begins with");
+    ends(&ask(&["show", ""]), 1, "write more of it");
+    ends(&ask(&["show", "last", "9"]), 1, "no step 9");
+}
+
+#[test]
+fn a_difference_ends_with_1() {
+    assert_eq!(code_of(&ask(&["diff", "last", "last"])), 0);
+    assert_eq!(code_of(&ask(&["diff", "last"])), 1);
+    assert_eq!(code_of(&ask(&["diff", "last", "auto-ready"])), 0);
+}
+
+#[test]
+fn a_wrong_call_ends_with_2() {
+    for wrong in [
+        &["ls", "--since", "yesterday"][..],
+        &["ls", "--status", "good"],
+        &["ls", "/prod-net"],
+        &["ls", "--store", "ftp://x"],
+        &["show"],
+        &["show", "last", "0", "answer"],
+        &["show", "last", "--path", "x"],
+        &["why", "network/prod-net"],
+        &["completions", "tcsh"],
+        &["ls", "-o", "xml"],
+    ] {
+        let output = ask(wrong);
+        assert_eq!(code_of(&output), 2, "{wrong:?} {output:?}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_store_that_holds_nothing_is_told() {
+    let folder = tempdir().unwrap();
+    for question in [
+        &["ls"][..],
+        &["show", "last"],
+        &["diff", "network/prod-net"],
+        &["why", "network/prod-net", "vpc"],
+        &["history", "network/prod-net"],
+    ] {
+        ends(&ask_store(folder.path(), question), 1, "try:");
+    }
+    assert_eq!(code_of(&ask_store(folder.path(), &["health"])), 0);
+    let memory = program(&["ls", "--store", "memory:///"]).output().unwrap();
+    ends(&memory, 1, "memory:///");
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_and_not_made() {
+    let folder = tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    ends(&ask_store(&missing, &["ls"]), 1, "there is no store");
+    assert!(!missing.try_exists().unwrap());
+    let data_dir = missing.display().to_string();
+    let output = program(&["ls", "--data-dir", &data_dir]).output().unwrap();
+    ends(&output, 1, "there is no store");
+    // The default is where a sidecar beside Crossplane has it.
+    let output = program(&["ls"]).output().unwrap();
+    ends(&output, 1, "/var/run/pipeline-inspector/spanplane/store");
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_told_with_what_to_do() {
+    let output = program(&["ls", "--store", "s3://bucket/prefix"])
+        .env("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        .env("AWS_ACCESS_KEY_ID", "id")
+        .env("AWS_SECRET_ACCESS_KEY", "secret")
+        .output()
+        .unwrap();
+    ends(&output, 1, "check the endpoint");
+}
+
+#[test]
+fn the_store_is_found_in_a_data_directory() {
+    let folder = tempdir().unwrap();
+    std::os::unix::fs::symlink(store(), folder.path().join("store")).unwrap();
+    let data_dir = folder.path().display().to_string();
+    let output = program(&["ls", "--data-dir", &data_dir]).output().unwrap();
+    assert_eq!(code_of(&output), 0, "{output:?}");
+}
+
+#[test]
+fn a_broken_part_of_the_index_is_told_and_the_rest_is_read() {
+    let folder = tempdir().unwrap();
+    copy(store(), folder.path());
+    let day = folder.path().join("v1/index/date=2026-11-16");
+    let hour = fs::read_dir(&day).unwrap().next().unwrap().unwrap().path();
+    fs::write(
+        hour.join("odd-18e8bbbf37f4c801-00000001.jsonl.zst"),
+        "nonsense",
+    )
+    .unwrap();
+    for question in [
+        &["ls"][..],
+        &["show", "network/prod-net"],
+        &["history", "network/prod-net"],
+    ] {
+        let output = ask_store(folder.path(), question);
+        ends(&output, 0, "is broken");
+        assert_eq!(text_of(&output.stderr).matches("warning: ").count(), 1);
+    }
+    let health = ask_store(
+        folder.path(),
+        &["health", "--since", "2026-11-16T04:50:00Z"],
+    );
+    ends(&health, 1, "is broken");
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let copied = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &copied);
+        } else {
+            fs::copy(entry.path(), copied).unwrap();
+        }
+    }
+}
+
+#[test]
+fn payloads_that_are_gone_say_when_they_were_stored() {
+    let folder = tempdir().unwrap();
+    copy(store(), folder.path());
+    fs::remove_dir_all(folder.path().join("v1/reconciles")).unwrap();
+    let gone = ask_store(folder.path(), &["diff", "last"]);
+    ends(&gone, 1, "is not in the store any more");
+    assert_eq!(code_of(&ask_store(folder.path(), &["show", "last"])), 0);
+}
+
+#[test]
+fn who_has_seen_enough_may_go() {
+    let mut command = program(&["ls", "--limit", "0", "-o", "json"]);
+    let store = format!("file://{}", store().display());
+    let mut child = command
+        .env("SPANPLANE_STORE", store)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 10];
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut first).unwrap();
+    drop(out);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code_of(&output), 0);
+    assert_eq!(text_of(&output.stderr), "");
+}
+
+#[test]
+fn shells_get_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = program(&["completions", shell]).output().unwrap();
+        assert_eq!(code_of(&output), 0);
+        let script = text_of(&output.stdout);
+        for word in ["history", "completions", "--namespace"] {
+            let word = word.trim_start_matches('-');
+            assert!(script.contains(word), "{shell} {word}");
+        }
+    }
+}

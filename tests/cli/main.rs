@@ -1,0 +1,15 @@
+//! The command line as people use it: the real program on a store that the real sidecar filled
+//! with what a real Crossplane emitted.
+
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod exits;
+mod following;
+mod hostile;
+mod setup;
+mod snapshots;
+mod terminal;
+mod waiting;
