@@ -94,7 +94,11 @@ pub(super) async fn show(
         address::encode(&namespace),
         address::encode(&name)
     );
-    let all = format!("/?kind={}&name={}", address::encode(&kind), address::encode(&name));
+    let all = format!(
+        "/?kind={}&name={}",
+        address::encode(&kind),
+        address::encode(&name)
+    );
     let now = viewer.clock.now();
     let page = Page {
         title: format!("{} {}", plain(bare_kind), plain(&name)),
