@@ -63,6 +63,11 @@ pub(super) fn history(line: &Line) -> String {
     format!("/xr/{kind}/{namespace}/{name}")
 }
 
+/// The history of one of its resources; an empty name is the composite.
+pub(super) fn history_of(line: &Line, resource: &str) -> String {
+    format!("{}?resource={}", history(line), encode(resource))
+}
+
 /// A payload, or a part of it, on a page.
 pub(super) fn open(key: &str, pointer: &str) -> String {
     format!("/open?{}", place(key, pointer))

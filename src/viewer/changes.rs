@@ -15,7 +15,7 @@ use super::{
     page::Page,
     reconcile::trail_into,
     texts::StepTexts,
-    words::{plain, short_id, when},
+    words::{short_id, when},
 };
 use crate::{
     answers::{self, compare},
@@ -87,7 +87,7 @@ pub(super) fn section(
                 } @else { (changes) }
             } @else {
                 p class="nothing" {
-                    "Not known: a pipeline of " (plain(&line.subject.name)) " did not end well, or its payloads are not there."
+                    "Not known: one of both did not end well, or its payloads are not there."
                 }
             }
         }

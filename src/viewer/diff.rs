@@ -17,6 +17,8 @@ use crate::{
 const MAX_RESOURCES: usize = 100;
 /// Fields of a resource.
 const MAX_FIELDS: usize = 100;
+/// Of a resource that was added or dropped.
+const WHOLE_LINES: usize = 200;
 /// Of a value that takes several.
 const MAX_LINES: usize = 60;
 /// Of a value on one line.
@@ -108,7 +110,13 @@ impl<'c> Cards<'c> {
                 @if change.deed != Deed::Changed {
                     @if let Some(resource) = either {
                         div class={ "whole " (mark.as_str()) } {
-                            (Tree { value: &resource.body, place: None, lines: 200, from: 0, is_open: change.deed == Deed::Added })
+                            (Tree {
+                                value: &resource.body,
+                                place: None,
+                                lines: WHOLE_LINES,
+                                from: 0,
+                                is_open: true,
+                            })
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, Render, html};
 
-use super::words::{plain, several};
+use super::words::{plain, several, step_name};
 use crate::{
     line::{Line, LineStep, Status},
     text::cut,
@@ -57,7 +57,7 @@ pub(super) fn alarms(line: &Line) -> Vec<Point> {
         points.push(Point {
             symbol: "✕",
             class: "bad",
-            text: format!("{} failed: {}", plain(&step.name), plain(&why)),
+            text: format!("{} failed: {}", step_name(step), plain(&why)),
         });
     }
     for dropped in &line.dropped {
@@ -69,10 +69,10 @@ pub(super) fn alarms(line: &Line) -> Vec<Point> {
             (Some(step), true) => {
                 format!(
                     "{} drops {name}, which exists and will be deleted",
-                    plain(&step.name)
+                    step_name(step)
                 )
             }
-            (Some(step), false) => format!("{} drops {name}", plain(&step.name)),
+            (Some(step), false) => format!("{} drops {name}", step_name(step)),
             (None, _) => format!("{name} exists, and no step asks for it: it will be deleted"),
         };
         points.push(Point {

@@ -94,6 +94,11 @@ pub(super) async fn show(
         address::encode(&namespace),
         address::encode(&name)
     );
+    let all = format!(
+        "/?kind={}&name={}",
+        address::encode(&kind),
+        address::encode(&name)
+    );
     let now = viewer.clock.now();
     let page = Page {
         title: format!("{} {}", plain(bare_kind), plain(&name)),
@@ -104,7 +109,7 @@ pub(super) async fn show(
             h1 { span class="kind" { (plain(bare_kind)) } " " span class="name" { (plain(&name)) } }
             @if namespace != NO_NAMESPACE { span class="quiet" { (plain(&namespace)) } }
             nav class="ways" aria-label="More of it" {
-                a class="button quiet" href=(format!("/?kind={}&name={}", address::encode(&kind), address::encode(&name))) { "All its reconciles" }
+                a class="button quiet" href=(all) { "All its reconciles" }
             }
         }
         @if let Some(resource) = resource {
@@ -201,7 +206,7 @@ fn entry_of(
             @if before.is_none() {
                 p class="quiet" { "The first that is known." }
             } @else if both.is_some() && desired.is_none() && observed.is_none() {
-                p class="quiet" { "Neither what it observed nor what it desired differs, but for what changes with every write." }
+                p class="quiet" { "The same, but for what changes with every write." }
             }
             @if let Some(desired) = desired { h2 { "Desired" } (desired) }
             @if let Some(observed) = observed { h2 { "Observed" } (observed) }
@@ -277,7 +282,9 @@ fn brief(change: &ResourceChange<'_>, line: &Line) -> Markup {
             span class="brief-field" { code class="path" { (plain(path)) } " " (plain(values)) }
         }
         @if fields.len() > MAX_FIELDS {
-            span class="brief-field quiet" { "and " (several(fields.len() - MAX_FIELDS, "field")) " more" }
+            span class="brief-field quiet" {
+                "and " (several(fields.len() - MAX_FIELDS, "field")) " more"
+            }
         }
     }
 }

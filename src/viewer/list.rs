@@ -16,7 +16,7 @@ use super::{
     filter,
     gist::in_short,
     page::Page,
-    words::{Badge, kind_and_group, lasted, plain, several, short_id, when},
+    words::{Badge, kind_and_group, lasted, plain, several, short_id, step_name, when},
 };
 use crate::{
     archive::{IndexError, Query},
@@ -206,7 +206,7 @@ fn strip(steps: &[LineStep]) -> Markup {
         span class="strip" {
             @for step in steps.iter().take(MOST) {
                 span class={ "tick " (step.status.as_str()) }
-                    title=(format!("{} {}", plain(&step.name), lasted(step.duration_ms))) {}
+                    title=(format!("{} {}", step_name(step), lasted(step.duration_ms))) {}
             }
             span class="strip-count" { (several(steps.len(), "step")) }
         }

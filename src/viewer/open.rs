@@ -13,7 +13,7 @@ use super::{
     address::{self, Params},
     failure::Failure,
     page::Page,
-    payload::Tree,
+    payload::{Tree, bare},
     raw::missing,
     reconcile::{sorry, trail_into},
     search::find_word,
@@ -24,14 +24,11 @@ use crate::{
     archive::{Key, Query},
     json::Json,
     line::Line,
-    text::cut,
     time::Timestamp,
 };
 
 /// On a page.
 const LINES: usize = 3_000;
-/// Of what is no JSON.
-const TEXT_BYTES: usize = 256 * 1024;
 /// A longer text stands alone, as it is.
 const SHORT_TEXT_BYTES: usize = 1024;
 /// How long an address that the store signed is good for.
@@ -203,22 +200,12 @@ fn opened(
     let text = match document.payload_at(payload) {
         Payload::Missing => return Err(missing(pointer)),
         Payload::Json(text) => text,
-        Payload::Text(text) => {
-            return Ok(html! {
-                p class="nothing" { "This is no JSON." }
-                pre class="text" { (plain(&cut(text, TEXT_BYTES))) }
-            });
-        }
-        Payload::Base64(text) => {
-            return Ok(html! {
-                p class="nothing" { "This is not even text; in base64:" }
-                pre class="text" { (cut(text, TEXT_BYTES)) }
-            });
-        }
+        Payload::Text(text) => return Ok(bare("This is no JSON.", text)),
+        Payload::Base64(text) => return Ok(bare("This is not even text; in base64:", text)),
     };
-    let whole = Json::parse(text).map_err(|_| {
-        Failure::Odd("This payload is nested too deeply to be shown; take the JSON.".to_owned())
-    })?;
+    let Ok(whole) = Json::parse(text) else {
+        return Ok(bare("This JSON is nested too deeply to be folded.", text));
+    };
     let value = whole.at_pointer(below).ok_or_else(|| missing(pointer))?;
     Ok(html! {
         (searching(value, key, pointer, params))
@@ -267,7 +254,9 @@ fn searching(value: &Json<'_>, key: &str, pointer: &str, params: &Params) -> Mar
                 ol {
                     @for hit in &hits {
                         li {
-                            a href=(address::open(key, &format!("{pointer}{}", hit.pointer))) { code class="path" { (plain(&hit.path)) } }
+                            a href=(address::open(key, &format!("{pointer}{}", hit.pointer))) {
+                                code class="path" { (plain(&hit.path)) }
+                            }
                             " " span class="quiet" { (plain(&hit.value)) }
                         }
                     }
@@ -281,10 +270,7 @@ fn part(value: &Json<'_>, key: &str, pointer: &str, params: &Params) -> Markup {
     if let Json::Text(text) = value
         && text.len() > SHORT_TEXT_BYTES
     {
-        return html! {
-            p class="quiet" { "A text of " (size(text.len() as u64)) @if text.len() > TEXT_BYTES { ", of which this is the beginning" } }
-            pre class="text" { (plain(&cut(text, TEXT_BYTES))) }
-        };
+        return bare(&format!("A text of {}", size(text.len() as u64)), text);
     }
     let tree = Tree {
         value,

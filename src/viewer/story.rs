@@ -15,11 +15,15 @@ use super::{
     failure::Failure,
     page::Page,
     reconcile::{dot, trail_into},
-    words::{Badge, plain, several, sign_of},
+    words::{Badge, plain, several, sign_of, step_name},
 };
 use crate::{
-    answers::{Fate, Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story},
-    line::Line,
+    answers::{
+        Fate, Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story, tell_existence,
+        tell_fate, tell_moment, tell_readiness, tell_sequel,
+    },
+    json::Change,
+    line::{Line, LineStep},
 };
 
 /// Two documents that take more together are not held beside each other.
@@ -71,32 +75,34 @@ pub(super) async fn show(
             h1 { span class="kind" { (plain(kind)) } " " span class="name" { (plain(shown)) } }
             (Badge::of_fate(story.fate))
             nav class="ways" aria-label="More of it" {
-                a class="button quiet" href=(format!("{}?resource={}", address::history(&line), address::encode(name))) { "Its history" }
+                a class="button quiet" href=(address::history_of(&line, name)) { "Its history" }
                 a class="button quiet" href=(address::trace(&line.trace_id)) { "Its reconcile" }
             }
         }
         section class="verdict" aria-labelledby="verdict-title" {
             h2 id="verdict-title" class="sr" { "What becomes of it" }
-            p class="lead" { (reason(&line, &story)) }
-            @if let Reason::Lacks { fields, .. } = &story.reason {
-                div class="change" {
-                    @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) }
-                    @if fields.len() > MAX_FIELDS { p class="nothing" { "and " (several(fields.len() - MAX_FIELDS, "field")) " more" } }
+            p class="lead" { (plain(&tell_fate(&story, &line))) }
+            @if let Reason::Lacks { fields, .. } = &story.reason { (lacking(fields)) }
+            @if let Some(readiness) = tell_readiness(&story) { p { (readiness) } }
+            @if !matches!(story.fate, Fate::Never | Fate::Unknown) {
+                p class="sequel" {
+                    (plain(&tell_sequel(story.fate, &sequel, next.as_ref()))) " "
+                    @if let Some(next) = &next {
+                        a href=(address::story(&next.trace_id, name)) { "Its story there" }
+                    }
                 }
             }
-            (told_next(&sequel, next.as_ref()))
+            @if let Sequel::StillLacking(fields) = &sequel { (lacking(fields)) }
         }
         section aria-labelledby="moments-title" {
             h2 id="moments-title" { "Step by step" }
             ol class="moments" {
-                li class="observed" {
-                    p { "Before the pipeline: " strong { @if story.observed.is_some() { "it exists" } @else { "it does not exist" } }
-                        @if let Some(observed) = story.observed.filter(|observed| !observed.name().is_empty()) {
-                            ", as " code { (plain(observed.name())) }
-                        } "."
+                li class="observed" { p { (plain(&tell_existence(&pipeline, &story))) } }
+                @for moment in &story.moments {
+                    @if let Some(step) = line.steps.get(moment.place) {
+                        (moment_of(&line, step, moment))
                     }
                 }
-                @for moment in &story.moments { (moment_of(&line, moment)) }
             }
         }
     });
@@ -116,97 +122,41 @@ fn first_step_of(line: &Line) -> Line {
     first
 }
 
-fn step_name(line: &Line, place: usize) -> Markup {
-    let name = line
-        .steps
-        .get(place)
-        .map_or("a step", |step| step.name.as_str());
-    html! { a href=(address::step(&line.trace_id, place)) { (plain(name)) } }
-}
-
-/// Why it will become what it will.
-fn reason(line: &Line, story: &Story<'_>) -> Markup {
+/// What is desired and not observed.
+fn lacking(fields: &[Change<'_>]) -> Markup {
     html! {
-        @match &story.reason {
-            Reason::AskedFor { by } => { "It will be created: " (step_name(line, *by)) " asks for it, and it does not exist." },
-            Reason::Lacks { fields, by } => {
-                "It will be updated: it lacks " (several(fields.len(), "field"))
-                @if let Some(by) = by { " that " (step_name(line, *by)) " touched last" } "."
-            },
-            Reason::AsDesired { .. } if story.desired.is_none() => "It stays as it is: no step says anything about it.",
-            Reason::AsDesired { by } => {
-                "It stays as it is: all that is desired of it is observed."
-                @if let Some(by) = by { " " (step_name(line, *by)) " touched it last." }
-            },
-            Reason::Dropped { by } if story.fate == Fate::Delete => { "It will be deleted: " (step_name(line, *by)) " took it out of the desired state, and it exists." },
-            Reason::Dropped { by } => { "It will not exist: " (step_name(line, *by)) " took it out of the desired state again, and it was never created." },
-            Reason::NotAskedFor => "It will be deleted: it exists, and no step asked for it.",
-            Reason::Failed { at } => { "Nothing becomes of it: the pipeline ended at " (step_name(line, *at)) ", so that nothing is applied." },
-            Reason::Unheard => "No step asked for it, and it does not exist.",
-            Reason::Untold => "Payloads that would tell are missing.",
-        }
-    }
-}
-
-/// Whether it came true.
-fn told_next(sequel: &Sequel<'_>, next: Option<&Line>) -> Markup {
-    let link = |line: &Line| {
-        html! {
-            a href=(address::trace(&line.trace_id)) { "the next reconcile" }
-        }
-    };
-    let Some(next) = next else {
-        return html! { p class="sequel" { "No later reconcile is known, so nobody can tell yet whether that came true." } };
-    };
-    html! {
-        p class="sequel" {
-            @match sequel {
-                Sequel::Nothing => {},
-                Sequel::NotSeen => { "What " (link(next)) " observed is not known, so nobody can tell whether that came true." },
-                Sequel::Confirmed => { strong { "✓ Confirmed" } " by what " (link(next)) " observed." },
-                Sequel::BeingDeleted => { strong { "✓ On its way out" } ": " (link(next)) " observed that it is being deleted." },
-                Sequel::Refuted => { strong { "✕ Not so" } ": " (link(next)) " observed otherwise. Crossplane may not have got to it yet, or something keeps it from doing so." },
-                Sequel::StillLacking(fields) => {
-                    strong { "✕ Not yet" } ": in " (link(next)) " it still lacked " (several(fields.len(), "field")) "."
-                },
+        div class="change" {
+            @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) }
+            @if fields.len() > MAX_FIELDS {
+                p class="nothing" { "and " (several(fields.len() - MAX_FIELDS, "field")) " more" }
             }
         }
-        @if let Sequel::StillLacking(fields) = sequel {
-            div class="change" { @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) } }
-        }
     }
 }
 
-fn moment_of(line: &Line, moment: &Moment<'_>) -> Markup {
+fn moment_of(line: &Line, step: &LineStep, moment: &Moment<'_>) -> Markup {
     let cell = &moment.cell;
-    let what = match cell.mark {
-        Mark::Absent => "did not ask for it",
-        Mark::Added => "asked for it",
-        Mark::Changed => "changed it",
-        Mark::Untouched => "left it as it was",
-        Mark::Dropped => "took it out",
-        Mark::Unknown => "may have done anything: it failed, or its payloads are not there",
-    };
-    let changes = moment.change.as_slice();
-    let changes = Cards {
-        changes,
+    let cards = Cards {
+        changes: moment.change.as_slice(),
         trace_id: &line.trace_id,
         composite: &line.subject.name,
         without_bookkeeping: false,
+    };
+    let title = match cell.mark {
+        Mark::Added => "What it asks for",
+        Mark::Dropped => "What it drops",
+        _ => "What it changes",
     };
     html! {
         li class={ "c " (cell.mark.as_str()) } {
             p {
                 span class="node" aria-hidden="true" { (sign_of(cell.mark)) }
-                (step_name(line, moment.place)) " " (what)
-                @if cell.is_ready_news { @if cell.ready == Some(true) { ", and called it ready" } @else { ", and called it not ready" } }
+                a href=(address::step(&line.trace_id, moment.place)) { (step_name(step)) } " "
+                (tell_moment(moment, step))
                 (dot(cell.ready))
             }
-            @if !changes.is_empty() {
-                details open[cell.mark != Mark::Added] {
-                    summary { @if cell.fields > 0 { (several(cell.fields, "field")) } @else { "What it " @if cell.mark == Mark::Dropped { "took out" } @else { "asked for" } } }
-                    (changes)
-                }
+            @if !cards.is_empty() {
+                details open[cell.mark != Mark::Added] { summary { (title) } (cards) }
             }
         }
     }

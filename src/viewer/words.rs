@@ -9,7 +9,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     answers::{Fate, Mark},
-    line::{Line, Severity, Status},
+    line::{Line, LineStep, Severity, Status},
     text::is_showable,
     time::Timestamp,
 };
@@ -119,6 +119,15 @@ pub(super) fn full_name(line: &Line) -> String {
         "" => plain(&subject.name).into_owned(),
         namespace => format!("{}/{}", plain(namespace), plain(&subject.name)),
     }
+}
+
+/// A step's name or, in layouts without one, that of its function.
+pub(super) fn step_name(step: &LineStep) -> Cow<'_, str> {
+    plain(if step.name.is_empty() {
+        &step.function
+    } else {
+        &step.name
+    })
 }
 
 /// The first digits of a trace id, as many as people need.

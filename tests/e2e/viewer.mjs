@@ -70,7 +70,7 @@ await check("the same without scripts, page by page", async () => {
   await page.waitForURL(/\/step\/1\?resource=bucket-b#did$/);
   assert.match(await page.locator("#did").innerText(), /bucket-b[\s\S]*item: bucket-b/);
   await page.click("#did a.name");
-  assert.match(await page.locator("main").innerText(), /It will be deleted: tidy took it out/);
+  assert.match(await page.locator("main").innerText(), /It will be deleted: step tidy drops it/);
   await close(page);
 });
 

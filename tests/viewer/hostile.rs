@@ -127,10 +127,7 @@ async fn a_text_of_megabytes_is_cut_with_a_way_to_all_of_it() {
     let page = served
         .page(&format!("/open?key={}&pointer={pointer}", line.object.key))
         .await;
-    assert!(
-        page.text()
-            .contains("A text of 2.0 MiB, of which this is the beginning")
-    );
+    assert!(page.text().contains("A text of 2.0 MiB"));
     let raw = served
         .page(&format!("/raw?key={}&pointer={pointer}", line.object.key))
         .await;

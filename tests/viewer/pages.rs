@@ -122,7 +122,7 @@ async fn a_step_that_failed_is_marked_and_explained() {
     assert!(
         story
             .text()
-            .contains("Nothing becomes of it: the pipeline ended at"),
+            .contains("Nothing happens to it: the pipeline ended at step"),
         "{}",
         story.text()
     );
@@ -140,11 +140,11 @@ async fn a_resource_has_its_story_and_its_subject_a_history() {
         .await
         .text();
     for told in [
-        "It will be deleted: tidy took it out of the desired state, and it exists.",
-        "Confirmed by what the next reconcile observed.",
-        "create asked for it",
-        "tidy took it out",
-        "label did not ask for it",
+        "It will be deleted: step tidy drops it from the desired state",
+        "does not observe it any more.",
+        "create asks for it, and says that it is ready",
+        "tidy drops it",
+        "label does not ask for it",
     ] {
         assert!(story.contains(told), "{told} is not in {story}");
     }
@@ -154,7 +154,7 @@ async fn a_resource_has_its_story_and_its_subject_a_history() {
     assert!(
         unheard
             .text()
-            .contains("No step asked for it, and it does not exist.")
+            .contains("No step asks for it, and it does not exist.")
     );
 
     let history = served

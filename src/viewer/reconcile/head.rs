@@ -82,7 +82,9 @@ fn facts(line: &Line, now: Timestamp) -> Markup {
             div {
                 dt { "Payloads" }
                 dd {
-                    a href=(address::open(&line.object.key, "")) { (size(line.object.bytes)) " " (line.object.state.as_str()) }
+                    a href=(address::open(&line.object.key, "")) {
+                        (size(line.object.bytes)) " " (line.object.state.as_str())
+                    }
                 }
             }
         }

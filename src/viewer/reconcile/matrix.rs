@@ -11,7 +11,7 @@ use crate::{
     line::{Line, LineStep},
     viewer::{
         address::{self, Params},
-        words::{Badge, count, lasted, plain, several, sign_of},
+        words::{Badge, count, lasted, plain, several, sign_of, step_name},
     },
 };
 
@@ -82,7 +82,7 @@ fn column(line: &Line, place: usize, step: &LineStep) -> Markup {
     html! {
         th scope="col" class=(class) {
             a href=(address::step(&line.trace_id, place)) title=(plain(&step.function)) {
-                span class="step-name" { (plain(&step.name)) }
+                span class="step-name" { (step_name(step)) }
                 span class="function" { (plain(&step.function)) }
                 span class="function" {
                     @if step.status.is_failure() { (Badge::of_status(step.status)) }
@@ -175,17 +175,20 @@ fn step_cell(line: &Line, place: usize, row: &Row<'_>, name: &str, cell: &Cell) 
     let ready = cell.ready.or(in_the_end);
     let failed = if has_failed { " failed" } else { "" };
     let news = if cell.is_ready_news { " news" } else { "" };
-    let step_name = line.steps.get(place).map_or("", |step| step.name.as_str());
+    let step = line.steps.get(place).map(step_name).unwrap_or_default();
     html! {
         td class={ "c " (cell.mark.as_str()) (track) (failed) (news) } {
             @if cell.mark == Mark::Absent {
                 span class="sr" { "absent" }
             } @else {
                 a class="cell" href={ (address::change(&line.trace_id, place, row.name)) "#did" }
-                    title=(tell(cell, name, step_name)) {
+                    title=(tell(cell, name, &step)) {
                     span class="node" {
                         span aria-hidden="true" { (sign_of(cell.mark)) @if cell.fields > 0 { (cell.fields) } }
-                        span class="sr" { (cell.mark.as_str()) @if cell.fields > 0 { ", " (several(cell.fields, "field")) } }
+                        span class="sr" {
+                            (cell.mark.as_str())
+                            @if cell.fields > 0 { ", " (several(cell.fields, "field")) }
+                        }
                     }
                     (dot(ready))
                 }
@@ -208,7 +211,7 @@ fn tell(cell: &Cell, name: &str, step: &str) -> String {
     format!(
         "{} in {}: {}{fields}{ready}",
         plain(name),
-        plain(step),
+        step,
         cell.mark.as_str()
     )
 }
@@ -258,7 +261,12 @@ fn legend() -> Markup {
     html! {
         ul class="legend" aria-label="Legend" {
             @for (mark, word) in marks {
-                li { span class={ "c " (mark.as_str()) } { span class="node" aria-hidden="true" { (sign_of(mark)) } } (word) }
+                li {
+                    span class={ "c " (mark.as_str()) } {
+                        span class="node" aria-hidden="true" { (sign_of(mark)) }
+                    }
+                    (word)
+                }
             }
             li { span class="dot ready" {} "ready" }
             li { span class="dot" {} "not ready" }

@@ -7,7 +7,7 @@ use crate::{
     text::cut,
     viewer::{
         address,
-        words::{Badge, lasted, plain},
+        words::{Badge, lasted, plain, step_name},
     },
 };
 
@@ -44,7 +44,7 @@ fn row(line: &Line, place: usize, step: &LineStep) -> Markup {
     html! {
         tr {
             th scope="row" {
-                a href=(address::step(&line.trace_id, place)) { (plain(&step.name)) }
+                a href=(address::step(&line.trace_id, place)) { (step_name(step)) }
                 span class="function" { (plain(&step.function)) }
                 @if step.iteration > 0 { span class="function" { "iteration " (step.iteration) } }
             }

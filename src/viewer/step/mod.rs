@@ -21,7 +21,7 @@ use super::{
     page::Page,
     reconcile::{did, said, trail_into},
     texts::{StepStates, StepTexts},
-    words::{Badge, clock, lasted, plain, short_id},
+    words::{Badge, clock, lasted, plain, short_id, step_name},
 };
 use crate::{
     answers::{ResourceChange, compare},
@@ -79,7 +79,7 @@ pub(super) async fn show(
     };
     let path = address::step(&line.trace_id, place);
     let page = Page {
-        title: plain(&step.name).into_owned(),
+        title: step_name(step).into_owned(),
         trail: trail_into(&line),
     };
     let body = page.render(&html! {
@@ -121,7 +121,7 @@ pub(super) async fn show_change(
     let texts = viewer.step_texts(&line, step).await?;
     let body = html! {
         div class="title-row" {
-            h2 tabindex="-1" { "What " (plain(&step.name)) " did" }
+            h2 tabindex="-1" { "What " (step_name(step)) " did" }
             a class="button quiet" href=(address::step(&line.trace_id, place)) { "Whole step" }
             a class="button quiet" href=(address::story(&line.trace_id, resource)) { "Its story" }
         }
@@ -144,12 +144,12 @@ fn head(line: &Line, place: usize, step: &LineStep) -> Markup {
     let way = |(place, step): (usize, &LineStep)| {
         (
             address::step(&line.trace_id, place),
-            plain(&step.name).into_owned(),
+            step_name(step).into_owned(),
         )
     };
     html! {
         div class="title-row" {
-            h1 { (plain(&step.name)) }
+            h1 { (step_name(step)) }
             (Badge::of_status(step.status))
             @if step.cached { span class="badge quiet" { "cached" } }
             nav class="ways" aria-label="Other steps" {
@@ -167,7 +167,9 @@ fn head(line: &Line, place: usize, step: &LineStep) -> Markup {
             div { dt { "Began" } dd { (clock(step.started_at)) } }
             div { dt { "Desired" } dd { (did(step)) } }
             @if let Some(input) = &step.facts.input_kind { div { dt { "Input" } dd { (plain(input)) } } }
-            @if let Some(ttl) = step.facts.ttl_s { div { dt { "Answer is good for" } dd { (lasted(Some(ttl * 1_000.0))) } } }
+            @if let Some(ttl) = step.facts.ttl_s {
+                div { dt { "Answer is good for" } dd { (lasted(Some(ttl * 1_000.0))) } }
+            }
             @if let Some(tag) = &step.facts.tag {
                 div { dt { "Tag" } dd { code title=(plain(tag)) { (short_id(tag)) } } }
             }
@@ -227,7 +229,8 @@ fn against(
 ) -> Markup {
     html! {
         p class="quiet" {
-            "The reconcile before is " a href=(address::trace(&previous.trace_id)) { code { (short_id(&previous.trace_id)) } } "."
+            "The reconcile before is "
+            a href=(address::trace(&previous.trace_id)) { code { (short_id(&previous.trace_id)) } } "."
         }
         (section(line, "Returned", "returned", before.returned.as_ref(), after.returned.as_ref()))
         (section(line, "Given", "given", before.given.as_ref(), after.given.as_ref()))

@@ -1,23 +1,20 @@
 //! A payload beside another: its YAML, a search, and ways to take it away.
 
-use maud::{Markup, html};
+use maud::{Markup, Render as _, html};
 
 use crate::{
     json::Json,
     line::{Line, PayloadRef},
-    text::cut,
     viewer::{
         address,
-        payload::Tree,
+        payload::{Tree, bare},
         texts::Text,
-        words::{plain, several, size},
+        words::{several, size},
     },
 };
 
 /// About as much as a person scrolls through.
 const LINES: usize = 1_200;
-/// Of what is no JSON.
-const TEXT_BYTES: usize = 64 * 1024;
 
 pub(super) fn render(line: &Line, title: &str, at: Option<&PayloadRef>, text: &Text) -> Markup {
     let key = &line.object.key;
@@ -30,7 +27,8 @@ pub(super) fn render(line: &Line, title: &str, at: Option<&PayloadRef>, text: &T
                     span class="quiet" { (size(at.size)) }
                     @if at.redacted > 0 {
                         span class="badge quiet" {
-                            (several(usize::try_from(at.redacted).unwrap_or(usize::MAX), "value")) " redacted"
+                            (several(usize::try_from(at.redacted).unwrap_or(usize::MAX), "value"))
+                            " redacted"
                         }
                     }
                     (tools(key, &at.pointer))
@@ -38,8 +36,8 @@ pub(super) fn render(line: &Line, title: &str, at: Option<&PayloadRef>, text: &T
             }
             @match (text, at) {
                 (Text::Json(json), Some(at)) => (tree(json, key, &at.pointer)),
-                (Text::Other(other), _) => { p class="nothing" { "This is no JSON." } pre class="text" { (plain(&cut(other, TEXT_BYTES))) } },
-                (Text::Base64(bytes), _) => { p class="nothing" { "This is not even text; in base64:" } pre class="text" { (cut(bytes, TEXT_BYTES)) } },
+                (Text::Other(other), _) => (bare("This is no JSON.", other)),
+                (Text::Base64(bytes), _) => (bare("This is not even text; in base64:", bytes)),
                 _ => p class="nothing" { "There is none." },
             }
         }
@@ -52,7 +50,8 @@ fn tools(key: &str, pointer: &str) -> Markup {
         form class="find" method="get" action="/open" role="search" aria-label="Search this payload" {
             input type="hidden" name="key" value=(key);
             input type="hidden" name="pointer" value=(pointer);
-            input type="search" name="q" placeholder="Search" aria-label="Search this payload" autocomplete="off" data-search;
+            input type="search" name="q" placeholder="Search" aria-label="Search this payload"
+                autocomplete="off" data-search;
         }
         span class="tools" {
             button class="quiet" type="button" data-expand hidden { "Open all" }
@@ -64,10 +63,15 @@ fn tools(key: &str, pointer: &str) -> Markup {
 }
 
 fn tree(json: &str, key: &str, pointer: &str) -> Markup {
-    html! {
-        @match Json::parse(json) {
-            Ok(value) => (Tree { value: &value, place: Some((key, pointer)), lines: LINES, from: 0, is_open: false }),
-            Err(_) => { p class="nothing" { "This JSON is nested too deeply to be shown." } pre class="text" { (plain(&cut(json, TEXT_BYTES))) } },
-        }
-    }
+    let Ok(value) = Json::parse(json) else {
+        return bare("This JSON is nested too deeply to be folded.", json);
+    };
+    let tree = Tree {
+        value: &value,
+        place: Some((key, pointer)),
+        lines: LINES,
+        from: 0,
+        is_open: false,
+    };
+    tree.render()
 }

@@ -4,8 +4,11 @@
 //! among its members, so that a large one does not push the others out; what does not fit is a
 //! link to a page of its own.
 
-use maud::Render;
+mod sharing;
 
+use maud::{Markup, Render, html};
+
+use self::sharing::{cost, fair_share};
 use super::{
     address,
     words::{count, plain, several, size},
@@ -18,8 +21,10 @@ use crate::{
 
 /// Bytes of a text that are shown.
 const TEXT_BYTES: usize = 1024;
-/// Bytes that count as a line of their own.
-const LINE_BYTES: usize = 128;
+/// Bytes of a kind or a name beside a closed container.
+const GIST_BYTES: usize = 128;
+/// Bytes of what is no JSON.
+const BARE_BYTES: usize = 256 * 1024;
 /// Containers below this depth are closed at first, unless they are small.
 const OPEN_DEPTH: usize = 2;
 const SMALL_LINES: usize = 6;
@@ -71,6 +76,14 @@ impl Render for Tree<'_> {
     }
 }
 
+/// What is no tree, as it is.
+pub(super) fn bare(what: &str, text: &str) -> Markup {
+    html! {
+        p class="nothing" { (what) }
+        pre class="text" { (plain(&cut(text, BARE_BYTES))) }
+    }
+}
+
 fn has_children(value: &Json<'_>) -> bool {
     matches!(value, Json::Object(_) | Json::List(_)) && !value.is_empty()
 }
@@ -113,7 +126,8 @@ impl Brush<'_> {
         (from, most): (usize, usize),
     ) {
         let (children, total) = children_of(value, pointer, lines, from, most);
-        let share = fair_share(&children, lines);
+        let costs = children.iter().map(|child| child.cost);
+        let share = fair_share(costs.collect(), lines);
         for child in &children {
             breathe();
             self.child(child, level, share);
@@ -273,44 +287,6 @@ fn children_of<'j>(
     }
 }
 
-/// How many lines a value takes; no more than `limit` are counted.
-pub(super) fn cost(value: &Json<'_>, limit: usize) -> usize {
-    let mut lines = match value {
-        Json::Text(text) => 1 + text.len().min(TEXT_BYTES) / LINE_BYTES,
-        _ => 1,
-    };
-    let mut add = |child: &Json<'_>| {
-        lines += cost(child, limit.saturating_sub(lines));
-        lines < limit
-    };
-    match value {
-        Json::Object(members) => {
-            members.iter().all(|(_, value)| add(value));
-        }
-        Json::List(items) => {
-            items.iter().all(add);
-        }
-        _ => {}
-    }
-    lines
-}
-
-/// The most that each may take so that all together take no more than there is: who needs less
-/// leaves the rest to the others.
-fn fair_share(children: &[Child<'_>], lines: usize) -> usize {
-    let mut costs: Vec<_> = children.iter().map(|child| child.cost).collect();
-    costs.sort_unstable();
-    let mut left = lines;
-    for (place, cost) in costs.iter().enumerate() {
-        let share = left / (costs.len() - place);
-        if *cost > share {
-            return share;
-        }
-        left -= cost;
-    }
-    lines
-}
-
 /// What a closed container is.
 fn gist(value: &Json<'_>) -> String {
     let resource = value.member("resource").unwrap_or(value);
@@ -326,7 +302,7 @@ fn gist(value: &Json<'_>) -> String {
 }
 
 fn short(text: &str) -> String {
-    plain(&cut(text, LINE_BYTES)).into_owned()
+    plain(&cut(text, GIST_BYTES)).into_owned()
 }
 
 #[cfg(test)]
@@ -419,21 +395,5 @@ mod tests {
         let html = rendered(&json, 100);
         assert!(html.len() < 4_000, "{} bytes", html.len());
         assert!(html.contains("all 3.0 MiB"), "{html}");
-    }
-
-    #[test]
-    fn who_needs_little_leaves_the_rest() {
-        let shares = |costs: &[usize], lines| {
-            let child = |cost: &usize| Child {
-                lead: Lead::Dash,
-                value: &Json::Null,
-                pointer: String::new(),
-                cost: *cost,
-            };
-            fair_share(&costs.iter().map(child).collect::<Vec<_>>(), lines)
-        };
-        assert_eq!(shares(&[1, 1, 100], 50), 48);
-        assert_eq!(shares(&[10, 10], 50), 50);
-        assert_eq!(shares(&[100, 100], 50), 25);
     }
 }
