@@ -329,7 +329,7 @@ async fn a_store_that_fails_hangs_and_comes_back_loses_nothing() {
     let metrics = stop(sidecar).await;
     assert!(counted(&metrics, "spanplane_store_failures_total") > 0);
     assert_all_payloads_stored(&records, &home.documents().await);
-    // One object a changed reconcile, and the index: in one batch with its ids beside it, unless
+    // One object a changed reconcile, and the index: in one batch with what it holds beside it, unless
     // stopping takes long.
     let batches = counted(&metrics, "spanplane_index_batches_stored_total");
     assert!(batches > 0);
