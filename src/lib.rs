@@ -37,3 +37,4 @@ pub mod text;
 pub mod time;
 mod tls;
 pub mod viewer;
+mod web;

@@ -56,9 +56,9 @@ pub enum PayloadsError {
     #[error("{key} is not in the store: it is still on its way, or the store was away for good")]
     Queued { key: String },
     #[error(
-        "{key} is not in the store any more: it was stored at {stored_at} and expired, or was deleted"
+        "{key} is not in the store any more: it held what began at {began}, and expired or was deleted"
     )]
-    Gone { key: String, stored_at: String },
+    Gone { key: String, began: String },
     #[error("{0} is no key of a reconcile's object")]
     NotAKey(String),
     #[error(transparent)]
@@ -244,13 +244,12 @@ impl Answers {
     pub async fn payloads(&self, line: &Line) -> Result<StoredDocument, PayloadsError> {
         let key = &line.object.key;
         match self.document(key).await {
-            Err(PayloadsError::Gone { key, .. }) => Err(match line.object.state {
+            Err(PayloadsError::Gone { key, began }) => Err(match line.object.state {
                 PayloadState::Queued => PayloadsError::Queued { key },
                 PayloadState::Dropped => PayloadsError::Dropped(key),
-                PayloadState::Stored | PayloadState::Unchanged => PayloadsError::Gone {
-                    stored_at: stored_at(&key),
-                    key,
-                },
+                PayloadState::Stored | PayloadState::Unchanged => {
+                    PayloadsError::Gone { key, began }
+                }
             }),
             other => other,
         }
@@ -263,9 +262,10 @@ impl Answers {
         let bytes = match fetched.await {
             Ok(bytes) => bytes,
             Err(FetchError::Store(error)) if error.is_not_found() => {
+                let began = parsed.began().map(|(began, _)| began.rfc3339_shortest());
                 return Err(PayloadsError::Gone {
-                    stored_at: stored_at(key),
                     key: key.to_owned(),
+                    began: began.unwrap_or_else(|| "an unknown time".to_owned()),
                 });
             }
             Err(error) => return Err(PayloadsError::Fetch(error)),
@@ -307,14 +307,6 @@ impl Reading {
             }
         }
     }
-}
-
-/// When the reconcile of an object began, as its key has it.
-fn stored_at(key: &str) -> String {
-    let mut segments = key.rsplit('/');
-    let time = segments.next().and_then(|name| name.split('-').next());
-    let date = segments.next();
-    format!("{} {}", date.unwrap_or_default(), time.unwrap_or_default())
 }
 
 /// Only the subject of this line.

@@ -95,6 +95,14 @@ pub fn tell_readiness(story: &Story<'_>) -> Option<&'static str> {
 /// What will become of it, and why.
 pub fn tell_fate(story: &Story<'_>, line: &Line) -> String {
     let step = |place: usize| line.steps.get(place).map_or("?", called);
+    if matches!(story.fate, Fate::Update | Fate::Keep)
+        && !story.name.is_empty()
+        && story.observed.is_some_and(Resource::is_being_deleted)
+    {
+        return "It is being deleted, though it is desired: once it is gone, it will be created \
+                again."
+            .to_owned();
+    }
     match (&story.reason, story.fate) {
         (Reason::AskedFor { by }, _) => format!(
             "It will be created: step {} asks for it, and it does not exist.",

@@ -75,6 +75,19 @@ impl Key {
         &self.0
     }
 
+    /// When the reconcile of an object began, and its trace id with odd letters replaced.
+    pub fn began(&self) -> Option<(Timestamp, &str)> {
+        let (folder, name) = self.0.rsplit_once('/')?;
+        let (_, date) = folder.rsplit_once('/')?;
+        // The time of day has no dash.
+        let (time, rest) = name.split_once('-')?;
+        let (trace_id, _) = rest.split_once(".json")?;
+        let trace_id = trace_id.split_once("-part-").map_or(trace_id, |(id, _)| id);
+        let (hours, minutes, seconds) = (time.get(..2)?, time.get(2..4)?, time.get(4..)?);
+        let began = Timestamp::parse_rfc3339(&format!("{date}T{hours}:{minutes}:{seconds}Z"))?;
+        Some((began, trace_id))
+    }
+
     /// Whether this is an object of that trace.
     pub(super) fn is_of_trace(&self, trace_id: &TraceId) -> bool {
         let ending = format!(".json{}", Compression::of_key(&self.0).extension());
@@ -269,6 +282,18 @@ mod tests {
         ] {
             assert_eq!(Key::parse(odd), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn a_key_tells_when_and_what() {
+        let key = Key("v1/reconciles/K.g/_/n/2026-11-16/043646.133-784c-b8.json.zst".to_owned());
+        let (began, trace_id) = key.began().unwrap();
+        assert_eq!(began.rfc3339_millis(), "2026-11-16T04:36:46.133Z");
+        assert_eq!(trace_id, "784c-b8");
+        let part = key.of_part(PayloadHash::of(b"x"));
+        assert_eq!(part.began(), key.began());
+        let odd = Key("v1/reconciles/a/b/c/d/e".to_owned());
+        assert_eq!(odd.began(), None);
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use axum::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, web};
 
 /// What is shown.
 pub(super) struct Health {
@@ -33,9 +33,7 @@ pub(super) async fn serve_health(
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(show_readiness))
         .with_state(Arc::new(health));
-    axum::serve(listener, routes)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
+    web::serve(listener, routes, stop).await
 }
 
 async fn show_metrics(State(health): State<Arc<Health>>) -> Response {

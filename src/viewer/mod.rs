@@ -48,6 +48,7 @@ use crate::{
     archive::Archive,
     line::Line,
     time::SharedClock,
+    web,
 };
 
 /// Decompressed. The sidecar's container has 128 MiB for everything.
@@ -78,9 +79,7 @@ impl Viewer {
 
     /// Answers requests until told to stop.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
-        axum::serve(listener, self.routes())
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await
+        web::serve(listener, self.routes(), stop).await
     }
 
     fn routes(self) -> Router {

@@ -24,7 +24,6 @@ use crate::{
     archive::{Key, Query},
     json::Json,
     line::Line,
-    time::Timestamp,
 };
 
 /// On a page.
@@ -52,12 +51,10 @@ pub(super) async fn show(
     let params = Params::parse(query.as_deref());
     let key = params.text("key").unwrap_or_default();
     let pointer = params.text("pointer").unwrap_or_default();
-    if Key::parse(key).is_none() {
-        return Err(PayloadsError::NotAKey(key.to_owned()).into());
-    }
+    let parsed = Key::parse(key).ok_or_else(|| PayloadsError::NotAKey(key.to_owned()))?;
     let _desk = viewer.take_desk().await;
     let stored = viewer.answers.document(key).await;
-    let line = viewer.line_of(key, stored.as_ref().ok()).await;
+    let line = viewer.line_of(&parsed, stored.as_ref().ok()).await;
     let content = match stored {
         Ok(stored) => opened(&stored, key, pointer, &params)?,
         // With its reconcile around it, a payload that is gone is not nothing.
@@ -105,8 +102,8 @@ pub(super) async fn sign(
 
 impl Viewer {
     /// The line of the reconcile that an object holds, if it is still in the index.
-    async fn line_of(&self, key: &str, stored: Option<&StoredDocument>) -> Option<Line> {
-        let (began, in_key) = parse_name(key)?;
+    async fn line_of(&self, key: &Key, stored: Option<&StoredDocument>) -> Option<Line> {
+        let (began, in_key) = key.began()?;
         // In a key, an odd id stands in other letters.
         let document = stored.and_then(|stored| stored.open().ok());
         let trace_id = document.map_or(in_key.into(), |document| document.trace_id);
@@ -118,18 +115,6 @@ impl Viewer {
         };
         self.lines(query, 1).await.lines.pop()
     }
-}
-
-/// When the reconcile of an object began, and its trace id.
-fn parse_name(key: &str) -> Option<(Timestamp, &str)> {
-    let (folder, name) = key.rsplit_once('/')?;
-    let (_, date) = folder.rsplit_once('/')?;
-    let (time, rest) = name.split_once('-')?;
-    let (trace_id, _) = rest.split_once(".json")?;
-    let trace_id = trace_id.split_once("-part-").map_or(trace_id, |(id, _)| id);
-    let (hours, minutes, seconds) = (time.get(..2)?, time.get(2..4)?, time.get(4..)?);
-    let began = Timestamp::parse_rfc3339(&format!("{date}T{hours}:{minutes}:{seconds}Z"))?;
-    Some((began, trace_id))
 }
 
 fn heading(line: Option<&Line>, pointer: &str) -> Markup {
@@ -302,7 +287,6 @@ fn part(value: &Json<'_>, key: &str, pointer: &str, params: &Params) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::viewer::words::clock;
 
     #[test]
     fn a_pointer_leads_to_a_payload_and_on() {
@@ -312,16 +296,5 @@ mod tests {
             ("/steps/2/request", "/observed/a")
         );
         assert_eq!(split_pointer(""), ("", ""));
-    }
-
-    #[test]
-    fn a_key_tells_when_and_what() {
-        let key = "v1/reconciles/K.g/_/n/2026-11-16/043646.133-784c-b8.json.zst";
-        let (began, trace_id) = parse_name(key).unwrap();
-        assert_eq!(clock(began), "2026-11-16 04:36:46.133 UTC");
-        assert_eq!(trace_id, "784c-b8");
-        let part = "v1/reconciles/K/_/n/2026-11-16/043646.133-t-part-0123456789ab.json";
-        assert_eq!(parse_name(part).unwrap().1, "t");
-        assert_eq!(parse_name("v1/reconciles/a/b/c/d/e"), None);
     }
 }

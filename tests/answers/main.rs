@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::StreamExt as _;
 use spanplane::{
     answers::{
-        Answers, Fate, FindError, Mark, Matrix, Pipeline, Reason, Reference, Scope, Sequel, Story,
+        Answers, Fate, FindError, Mark, Matrix, Pipeline, Reason, Reference, Scope, Sequel,
+        StoredDocument, Story, tell_fate,
     },
     archive::Query,
     line::Line,
@@ -174,6 +175,32 @@ async fn a_dropped_resource_has_its_story_and_its_sequel() {
     );
     assert_eq!(Sequel::of(&pipeline, None, "bucket-b"), Sequel::NotSeen);
     assert!(Story::of(&pipeline, "bucket-z").is_unheard_of());
+}
+
+#[tokio::test]
+async fn what_is_deleted_while_it_is_desired_comes_again() {
+    let (_home, answers) = stored(&["dropper"]).await;
+    let lines = all_lines(&answers).await;
+    let line = lines
+        .iter()
+        .find(|line| line.resources.unchanged > 0)
+        .unwrap();
+    let stored = answers.payloads(line).await.unwrap();
+    let told = |stored: &StoredDocument| {
+        let document = stored.open().unwrap();
+        let pipeline = Pipeline::read(line, &document);
+        tell_fate(&Story::of(&pipeline, "bucket-a"), line)
+    };
+    assert!(told(&stored).starts_with("It will stay as it is"));
+
+    let mut document: serde_json::Value = serde_json::from_str(stored.text()).unwrap();
+    let metadata = "/steps/0/request/observed/resources/bucket-a/resource/metadata";
+    document.pointer_mut(metadata).unwrap()["deletionTimestamp"] = "2026-11-16T04:36:46Z".into();
+    let deleted = StoredDocument::new(document.to_string().into_bytes()).unwrap();
+    assert_eq!(
+        told(&deleted),
+        "It is being deleted, though it is desired: once it is gone, it will be created again."
+    );
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub(super) fn render(
                 h2 id="matrix-title" { "Resources, step by step" }
                 (choices(&selection, params, &path))
             }
-            div class="frame" tabindex="0" role="region" aria-labelledby="matrix-title" {
+            div class="frame" tabindex="0" role="region" aria-label="The matrix, which scrolls" {
                 table class="matrix" {
                     caption class="sr" { "What each step did to each resource" }
                     thead { tr {

@@ -31,7 +31,7 @@ pub(super) fn render(line: &Line, title: &str, at: Option<&PayloadRef>, text: &T
                             " redacted"
                         }
                     }
-                    (tools(key, &at.pointer))
+                    (tools(key, &at.pointer, &id))
                 }
             }
             @match (text, at) {
@@ -45,12 +45,13 @@ pub(super) fn render(line: &Line, title: &str, at: Option<&PayloadRef>, text: &T
 }
 
 /// Search, copy, fold; and addresses.
-fn tools(key: &str, pointer: &str) -> Markup {
+fn tools(key: &str, pointer: &str, side: &str) -> Markup {
+    let search = format!("Search the {side}");
     html! {
-        form class="find" method="get" action="/open" role="search" aria-label="Search this payload" {
+        form class="find" method="get" action="/open" role="search" aria-label=(search) {
             input type="hidden" name="key" value=(key);
             input type="hidden" name="pointer" value=(pointer);
-            input type="search" name="q" placeholder="Search" aria-label="Search this payload"
+            input type="search" name="q" placeholder="Search" aria-label=(search)
                 autocomplete="off" data-search;
         }
         span class="tools" {
