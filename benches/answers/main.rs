@@ -9,6 +9,7 @@
 //! with nothing of the store in the page cache, then some times more.
 
 mod measure;
+mod pages;
 mod questions;
 mod reconciles;
 mod templates;
@@ -58,6 +59,17 @@ fn measure_all(wanted: &str) -> anyhow::Result<()> {
                 .map(|_| program.measure())
                 .collect::<anyhow::Result<_>>()?;
             println!("{}", measure::row(&name, &cold, &warm));
+        }
+    }
+    for (name, path) in pages::all() {
+        if name.contains(wanted) {
+            let view = pages::View::start(&url)?;
+            measure::evict(&folder)?;
+            let cold = view.get(&path)?;
+            let warm: Vec<_> = (0..RUNS)
+                .map(|_| view.get(&path))
+                .collect::<anyhow::Result<_>>()?;
+            println!("{}", measure::row(name, &cold, &warm));
         }
     }
     Ok(())

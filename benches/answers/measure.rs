@@ -32,12 +32,12 @@ pub(crate) struct Program {
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Measured {
-    took: Duration,
-    processor: Duration,
-    peak_kib: i64,
-    read_bytes: u64,
+    pub(crate) took: Duration,
+    pub(crate) processor: Duration,
+    pub(crate) peak_kib: i64,
+    pub(crate) read_bytes: u64,
     /// The last line of what it said.
-    found: String,
+    pub(crate) found: String,
 }
 
 impl Program {

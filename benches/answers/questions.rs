@@ -1,6 +1,6 @@
 //! What is asked.
 //!
-//! A question is a line in [`QUESTIONS`], asked of the library, or in [`COMMANDS`], asked of the
+//! A question is a line in [`QUESTIONS`], asked of the library, or in [`commands`], asked of the
 //! program.
 
 use std::env;
@@ -24,12 +24,12 @@ pub(crate) const ASK: &str = "ask-question";
 /// Lines of a page.
 const PAGE: usize = 50;
 
-const NEWEST: Reconcile = Reconcile {
+pub(crate) const NEWEST: Reconcile = Reconcile {
     xr: XRS - 1,
     minute: MINUTES - 1,
 };
 const OLDEST: Reconcile = Reconcile { xr: 0, minute: 0 };
-const USUAL: Reconcile = Reconcile {
+pub(crate) const USUAL: Reconcile = Reconcile {
     xr: 321,
     minute: MINUTES / 2,
 };
@@ -79,8 +79,30 @@ pub(crate) const QUESTIONS: &[Question] = questions! {
     "two reconciles compared, 4 MB": |answers| compare_changes(&answers, LARGE),
 };
 
-/// Of the program, without `--store`.
-const COMMANDS: &[&[&str]] = &[&["--version"]];
+/// What the program is told, without `--store`.
+fn commands() -> Vec<(&'static str, Vec<String>)> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let (usual, large) = (USUAL.trace_id(), LARGE.trace_id());
+    let xr = format!("network/{}", USUAL.name());
+    vec![
+        ("spanplane ls", words(&["ls"])),
+        ("spanplane ls --changed", words(&["ls", "--changed"])),
+        ("spanplane ls XR", words(&["ls", &xr])),
+        ("spanplane show ID", words(&["show", &usual])),
+        ("spanplane show XR", words(&["show", &xr])),
+        ("spanplane show ID, 4 MB payload", words(&["show", &large])),
+        (
+            "spanplane show ID STEP request",
+            words(&["show", &usual, "3", "request"]),
+        ),
+        (
+            "spanplane show ID STEP request, 4 MB",
+            words(&["show", &large, "3", "request"]),
+        ),
+        ("spanplane why XR RESOURCE", words(&["why", &xr, "vpc"])),
+        ("spanplane history XR", words(&["history", &xr])),
+    ]
+}
 
 /// Everything that is asked, by its name.
 pub(crate) fn all(store: &str) -> anyhow::Result<Vec<(String, Program)>> {
@@ -93,14 +115,13 @@ pub(crate) fn all(store: &str) -> anyhow::Result<Vec<(String, Program)>> {
         };
         (question.name.to_owned(), program)
     });
-    let commands = COMMANDS.iter().map(|words| {
-        let mut arguments: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+    let commands = commands().into_iter().map(|(name, mut arguments)| {
         arguments.push(format!("--store={store}"));
         let program = Program {
             path: env!("CARGO_BIN_EXE_spanplane").to_owned(),
             arguments,
         };
-        (format!("spanplane {}", words.join(" ")), program)
+        (name.to_owned(), program)
     });
     Ok(questions.chain(commands).collect())
 }

@@ -173,7 +173,7 @@ async fn a_payload_that_is_gone_says_when_and_why() {
     ] {
         let page = served.page(&path).await.text();
         assert!(
-            page.contains("is not in the store any more: it was stored at 2026-11-16"),
+            page.contains("is not in the store any more: it held what began at 2026-11-16T"),
             "{page}"
         );
         assert!(page.contains("--retention"), "{page}");
