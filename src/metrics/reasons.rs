@@ -6,16 +6,14 @@
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
     SpoolFull,
-    SpoolBusy,
     DiskError,
     Oversize,
     ShuttingDown,
 }
 
 impl Refusal {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 4] = [
         Self::SpoolFull,
-        Self::SpoolBusy,
         Self::DiskError,
         Self::Oversize,
         Self::ShuttingDown,
@@ -24,7 +22,6 @@ impl Refusal {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::SpoolFull => "spool_full",
-            Self::SpoolBusy => "spool_busy",
             Self::DiskError => "disk_error",
             Self::Oversize => "oversize",
             Self::ShuttingDown => "shutting_down",

@@ -96,7 +96,6 @@ impl<L: MessageLog> Inspector<L> {
 fn status_of(refusal: Refusal) -> Status {
     match refusal {
         Refusal::SpoolFull => Status::resource_exhausted("the spool is full"),
-        Refusal::SpoolBusy => Status::resource_exhausted("the disk does not keep up"),
         Refusal::DiskError => Status::resource_exhausted("the spool can't be written to"),
         Refusal::Oversize => Status::resource_exhausted("the message is too large"),
         Refusal::ShuttingDown => Status::unavailable("shutting down"),

@@ -33,7 +33,7 @@ use self::{
     behind::{Behind, Ending},
     starting::{
         Outbox, announce, for_the_store, open_archive, open_history, start_behind, start_health,
-        start_metrics, start_store, start_tracing,
+        start_metrics, start_receiving, start_store, start_tracing,
     },
     viewing::start_viewer,
 };
@@ -132,10 +132,7 @@ impl Sidecar {
             settings.max_message_bytes,
             stop_receiving.clone(),
         );
-        tasks.spawn(async move {
-            // Whoever waits for it is gone only when the program ends.
-            drop(received.send(serving.await));
-        });
+        start_receiving(serving, received)?;
         let stop = stop_receiving.clone();
         let metrics_address = start_health(&settings, &metrics, &stopping, stop, &tasks).await;
         let archive = open_archive(&settings)?;
@@ -265,8 +262,7 @@ impl MessageLog for SpoolLog {
     async fn append(&self, record: Record) -> Result<(), Refusal> {
         self.0.append(record).await.map_err(|error| match error {
             AppendError::Full { .. } => Refusal::SpoolFull,
-            AppendError::Busy { .. } => Refusal::SpoolBusy,
-            AppendError::Write { .. } => Refusal::DiskError,
+            AppendError::Write { .. } | AppendError::Sync { .. } => Refusal::DiskError,
             AppendError::Closed => Refusal::ShuttingDown,
         })
     }

@@ -32,6 +32,7 @@ use crate::{
     metrics::Metrics,
     outbox::{Parcels, TraceBatches},
     publish::join_documents,
+    receive::ServeError,
     spans::Links,
     time::Timestamp,
 };
@@ -48,6 +49,27 @@ pub(super) const fn for_the_store(limit: u64) -> u64 {
 /// What of the spool's limit may wait for the collector.
 const fn for_the_collector(limit: u64) -> u64 {
     limit / 4
+}
+
+/// Answers core on a thread of its own: nothing else that the program does holds up an answer, and
+/// no answer has to be handed from one thread to another.
+pub(super) fn start_receiving(
+    serving: impl Future<Output = Result<(), ServeError>> + Send + 'static,
+    ended: oneshot::Sender<Result<(), ServeError>>,
+) -> Result<(), RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(RunError::Thread)?;
+    let work = move || {
+        // Whoever waits for it is gone only when the program ends.
+        drop(ended.send(runtime.block_on(serving)));
+    };
+    thread::Builder::new()
+        .name("receive".to_owned())
+        .spawn(work)
+        .map_err(RunError::Thread)?;
+    Ok(())
 }
 
 /// Serves metrics and health, and returns where.

@@ -43,22 +43,17 @@ mod follower;
 mod frame;
 mod ledger;
 mod segment;
+mod syncing;
 mod writer;
 
 use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::Duration,
 };
-
-use tokio::sync::oneshot;
 
 pub use self::{
     disk::{Disk, LocalDisk, SegmentFile},
@@ -69,7 +64,8 @@ use self::{
     frame::MAX_BODY_BYTES,
     ledger::Ledger,
     segment::{done_id, done_path, segment_id},
-    writer::{Append, Unsynced, Writer},
+    syncing::Unsynced,
+    writer::Writer,
 };
 use crate::{
     bell::Bell,
@@ -82,10 +78,8 @@ use crate::{
 const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// The part of its limit that the log leaves free on the disk, for what is made of it.
 const KEPT_FREE: u64 = 128;
-/// Appends that may wait for the writer. More than core keeps in flight.
-const WAITING_RECORDS: usize = 1024;
-/// Bytes that may wait for the writer, in memory: half of what the sidecar may use.
-const WAITING_BYTES: u64 = 64 * 1024 * 1024;
+/// How often is synced what nobody waits for, where everybody waits.
+const UNASKED_SYNC: Duration = Duration::from_secs(1);
 
 /// How the log is to be kept.
 #[derive(Clone, Debug)]
@@ -113,35 +107,22 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-/// The log's writing end. Appending ends when the last clone of the [`Appender`] is gone.
+/// The log's writing end.
 #[derive(Debug)]
 pub struct Spool {
     appender: Appender,
     synced: mpsc::Receiver<bool>,
-    sync_now: SyncNow,
     ledger: Arc<Ledger>,
     _lock: File,
-}
-
-/// Makes what was written durable.
-#[derive(Clone, Debug)]
-struct SyncNow {
-    unsynced: Arc<Unsynced>,
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
-}
-
-impl SyncNow {
-    fn sync(&self) -> io::Result<()> {
-        self.unsynced.sync(&*self.disk, &self.folder)
-    }
 }
 
 /// Appends to the log.
 #[derive(Clone, Debug)]
 pub struct Appender {
-    queue: mpsc::SyncSender<Append>,
-    waiting_bytes: Arc<AtomicU64>,
+    writer: Arc<Mutex<Writer>>,
+    unsynced: Arc<Unsynced>,
+    /// Nothing is answered before it is on the platter.
+    must_sync: bool,
 }
 
 /// Tells how full the log is.
@@ -180,60 +161,54 @@ impl Spool {
             source,
         })?;
 
-        let (queue, waiting) = mpsc::sync_channel(WAITING_RECORDS);
-        let waiting_bytes = Arc::new(AtomicU64::new(0));
-        let unsynced = Arc::new(Unsynced::default());
+        let unsynced = Arc::new(Unsynced::new(Arc::clone(&disk), folder.clone()));
         let mut writer = Writer {
             folder: folder.clone(),
-            disk: Arc::clone(&disk),
+            disk,
             ledger: Arc::clone(&ledger),
             unsynced: Arc::clone(&unsynced),
-            waiting_bytes: Arc::clone(&waiting_bytes),
             appended,
             max_bytes: settings.max_bytes,
             segment_bytes: SEGMENT_BYTES.min(settings.max_bytes / 8),
             kept_free: settings.max_bytes / KEPT_FREE,
-            sync: settings.sync,
             next_segment,
             active: None,
             failing: false,
+            is_closed: false,
         };
         writer.active = Some(writer.begin_segment().map_err(OpenError::Write)?);
 
-        let (written, all_written) = mpsc::channel::<()>();
-        spawn("spool-write", move || {
-            writer.run(&waiting);
-            drop(written);
-        })?;
-        let sync = settings.sync;
-        let syncing_metrics = metrics.clone();
-        let sync_now = SyncNow {
-            unsynced,
-            disk,
-            folder: folder.clone(),
+        let must_sync = settings.sync.is_zero();
+        // Whoever waits for each sync asks for it; nothing is urgent beside that.
+        let interval = if must_sync {
+            UNASKED_SYNC
+        } else {
+            settings.sync
         };
-        let syncing = sync_now.clone();
+        let (syncing, syncing_metrics) = (Arc::clone(&unsynced), metrics.clone());
         let (all_synced, synced) = mpsc::channel();
-        spawn("spool-sync", move || {
-            let synced = keep_syncing(sync, &all_written, &syncing_metrics, &syncing);
+        let work = move || {
             // Nobody need be waiting for it.
-            all_synced.send(synced).ok();
-        })?;
-        let follower = Follower::new(folder, Arc::clone(&ledger), metrics.clone());
-        let appends = Appender {
-            queue,
-            waiting_bytes,
+            all_synced
+                .send(syncing.keep_syncing(interval, &syncing_metrics))
+                .ok();
         };
-        Ok((
-            Self {
-                appender: appends,
-                synced,
-                sync_now,
-                ledger,
-                _lock: lock,
+        thread::Builder::new()
+            .name("spool-sync".to_owned())
+            .spawn(work)
+            .map_err(OpenError::Thread)?;
+        let follower = Follower::new(folder, Arc::clone(&ledger), metrics.clone());
+        let spool = Self {
+            appender: Appender {
+                writer: Arc::new(Mutex::new(writer)),
+                unsynced,
+                must_sync,
             },
-            follower,
-        ))
+            synced,
+            ledger,
+            _lock: lock,
+        };
+        Ok((spool, follower))
     }
 
     pub fn appender(&self) -> Appender {
@@ -244,39 +219,45 @@ impl Spool {
         SpoolGauge(Arc::clone(&self.ledger))
     }
 
-    /// Makes everything appended durable, and tells whether it is. Whoever still holds an
-    /// [`Appender`] is waited for up to `limit`.
+    /// Ends appending, makes everything appended durable, and tells whether it is.
     pub fn close(self, limit: Duration) -> bool {
-        drop(self.appender);
-        let written = self.synced.recv_timeout(limit);
-        written.unwrap_or_else(|_| self.sync_now.sync().is_ok())
+        let appender = self.appender.clone();
+        // NOTE: on a disk that hangs an append holds the lock for as long.
+        let closing = thread::Builder::new().spawn(move || {
+            appender.lock().close();
+            appender.unsynced.end();
+        });
+        closing.is_ok() && self.synced.recv_timeout(limit).unwrap_or(false)
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.appender.unsynced.end();
     }
 }
 
 impl Appender {
-    /// Returns once the record is written. Giving up waiting does not take it back.
+    /// Returns once the record is written, or synced, if the log is to sync at once. It waits for
+    /// the disk where it is called. Giving up waiting for the sync does not take it back.
     pub async fn append(&self, record: Record) -> Result<(), AppendError> {
-        let bytes = record.message.len() as u64;
         if record.message.len() > MAX_BODY_BYTES {
             return Err(AppendError::Full {
                 used: 0,
                 limit: MAX_BODY_BYTES as u64,
             });
         }
-        let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // The first may always go: a record larger than the limit must not be refused for ever.
-        let refused = if waiting > 0 && waiting + bytes > WAITING_BYTES {
-            Some(AppendError::Busy { waiting })
-        } else {
-            let (answer, answered) = oneshot::channel();
-            match self.queue.try_send(Append { record, answer }) {
-                Ok(()) => return answered.await.unwrap_or(Err(AppendError::Closed)),
-                Err(mpsc::TrySendError::Full(_)) => Some(AppendError::Busy { waiting }),
-                Err(mpsc::TrySendError::Disconnected(_)) => Some(AppendError::Closed),
-            }
-        };
-        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        Err(refused.unwrap_or(AppendError::Closed))
+        self.lock().append(&record)?;
+        if !self.must_sync {
+            return Ok(());
+        }
+        // A record that can't be synced is refused and stays: at worst it is kept without an answer.
+        let synced = self.unsynced.synced().await;
+        synced.map_err(|source| AppendError::Sync { source })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -326,36 +307,4 @@ fn adopt_segments(folder: &Path, ledger: &Ledger) -> io::Result<SegmentId> {
         }
     }
     Ok(next)
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
-    let builder = thread::Builder::new().name(name.to_owned());
-    builder.spawn(run).map(drop).map_err(OpenError::Thread)
-}
-
-/// Syncs until all is written; tells whether it all worked.
-fn keep_syncing(
-    interval: Duration,
-    all_written: &mpsc::Receiver<()>,
-    metrics: &Metrics,
-    all: &SyncNow,
-) -> bool {
-    // The writer syncs by itself where the interval is zero; nothing is urgent here then.
-    let interval = if interval.is_zero() {
-        Duration::from_secs(1)
-    } else {
-        interval
-    };
-    let mut synced = true;
-    loop {
-        let ended = all_written.recv_timeout(interval);
-        if let Err(error) = all.sync() {
-            synced = false;
-            metrics.spool_sync_failed();
-            tracing::warn!(%error, "cannot sync the spool");
-        }
-        if ended == Err(mpsc::RecvTimeoutError::Disconnected) {
-            return synced;
-        }
-    }
 }

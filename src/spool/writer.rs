@@ -1,98 +1,43 @@
-//! Appending: one thread takes what waits, writes it with one system call, and answers.
+//! Appending: whoever has a record writes it, with one system call, into the page cache.
 //!
-//! Invariant: an append is answered only after its frame is written whole, and is readable from
-//! then on. What a failed write left behind is cut off, or its segment is never written to again.
-//! A failure is answered and forgotten: the next append tries anew, so that room on the disk is
-//! all that it takes to recover.
+//! There is no thread in between: handing a record over and waking up for the answer costs more
+//! than the write. Invariant: an append returns only after its frame is written whole, and it is
+//! readable from then on. What a failed write left behind is cut off, or its segment is never
+//! written to again. A failure is answered and forgotten: the next append tries anew, so that room
+//! on the disk is all that it takes to recover.
 
 use std::{
     io::{self, IoSlice},
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
-    time::Duration,
+    path::PathBuf,
+    sync::Arc,
 };
-
-use tokio::sync::oneshot;
 
 use super::{
     disk::{Disk, SegmentFile},
     frame::{FrameHeader, HEADER_BYTES},
     ledger::Ledger,
     segment::{FIRST_OFFSET, SEGMENT_MAGIC, segment_path},
+    syncing::Unsynced,
 };
 use crate::{
     bell::Bell,
     record::{Record, SegmentId},
 };
 
-/// Records written with one call; two slices each, far below the system's limit of 1,024.
-const GROUP_RECORDS: usize = 64;
-/// A group takes no more records once it holds this much, so that its first need not wait long.
-const GROUP_BYTES: u64 = 1024 * 1024;
-
 /// Why a record was not appended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AppendError {
     #[error("spool is full: {used} of {limit} bytes used")]
     Full { used: u64, limit: u64 },
-    #[error("spool is busy: {waiting} bytes wait to be written")]
-    Busy { waiting: u64 },
     #[error("cannot write {path:?}")]
     Write {
         path: PathBuf,
         source: Arc<io::Error>,
     },
+    #[error("cannot sync the spool")]
+    Sync { source: Arc<io::Error> },
     #[error("spool is closed")]
     Closed,
-}
-
-/// A record on its way to the disk.
-#[derive(Debug)]
-pub(super) struct Append {
-    pub(super) record: Record,
-    pub(super) answer: oneshot::Sender<Result<(), AppendError>>,
-}
-
-/// What was written and is not known to be on the platter.
-#[derive(Debug, Default)]
-pub(super) struct Unsynced(Mutex<UnsyncedFiles>);
-
-#[derive(Debug, Default)]
-struct UnsyncedFiles {
-    files: Vec<Arc<dyn SegmentFile>>,
-    folder: bool,
-}
-
-impl Unsynced {
-    fn note_written(&self, file: &Arc<dyn SegmentFile>) {
-        let mut unsynced = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !unsynced.files.iter().any(|known| Arc::ptr_eq(known, file)) {
-            unsynced.files.push(Arc::clone(file));
-        }
-    }
-
-    fn note_created(&self, file: &Arc<dyn SegmentFile>) {
-        self.note_written(file);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).folder = true;
-    }
-
-    /// Syncs what was written since the last time, without holding up the writer. One file that
-    /// fails does not keep the others from it.
-    pub(super) fn sync(&self, disk: &dyn Disk, folder: &Path) -> io::Result<()> {
-        let unsynced = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut synced = Ok(());
-        for file in &unsynced.files {
-            synced = synced.and(file.sync());
-        }
-        if unsynced.folder {
-            synced = synced.and(disk.sync_folder(folder));
-        }
-        synced
-    }
 }
 
 #[derive(Debug)]
@@ -101,16 +46,15 @@ pub(super) struct Writer {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) unsynced: Arc<Unsynced>,
-    pub(super) waiting_bytes: Arc<AtomicU64>,
     pub(super) appended: Arc<Bell>,
     pub(super) max_bytes: u64,
     pub(super) segment_bytes: u64,
     /// What the log leaves of the disk.
     pub(super) kept_free: u64,
-    pub(super) sync: Duration,
     pub(super) next_segment: SegmentId,
     pub(super) active: Option<ActiveSegment>,
     pub(super) failing: bool,
+    pub(super) is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -121,62 +65,35 @@ pub(super) struct ActiveSegment {
 }
 
 impl Writer {
-    /// Writes until nobody can append any more.
-    pub(super) fn run(mut self, appends: &mpsc::Receiver<Append>) {
-        let mut group = Vec::with_capacity(GROUP_RECORDS);
-        while let Ok(first) = appends.recv() {
-            let mut bytes = first.record.message.len() as u64;
-            group.push(first);
-            while group.len() < GROUP_RECORDS && bytes < GROUP_BYTES {
-                let Ok(next) = appends.try_recv() else { break };
-                bytes += next.record.message.len() as u64;
-                group.push(next);
-            }
-            self.write_group(&mut group);
-            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.appended.ring();
+    /// Writes a record at the end of the log, with one system call.
+    pub(super) fn append(&mut self, record: &Record) -> Result<(), AppendError> {
+        if self.is_closed {
+            return Err(AppendError::Closed);
         }
-        self.seal_active();
-    }
-
-    fn write_group(&mut self, group: &mut Vec<Append>) {
-        if self
-            .active
-            .as_ref()
-            .is_some_and(|active| u64::from(active.offset) >= self.segment_bytes)
-        {
+        let is_full = |active: &ActiveSegment| u64::from(active.offset) >= self.segment_bytes;
+        if self.active.as_ref().is_some_and(is_full) {
             self.seal_active();
         }
-        let used = self.ledger.used();
-        let mut planned = 0;
-        let mut accepted = Vec::with_capacity(group.len());
-        for append in group.drain(..) {
-            let frame_bytes = (HEADER_BYTES + append.record.message.len()) as u64;
-            if used + planned + frame_bytes > self.max_bytes {
-                // Sealed, the segment can go once its records are done, and make room.
-                self.seal_active();
-                answer(
-                    append,
-                    Err(AppendError::Full {
-                        used,
-                        limit: self.max_bytes,
-                    }),
-                );
-            } else {
-                planned += frame_bytes;
-                accepted.push(append);
-            }
+        let frame_bytes = (HEADER_BYTES + record.message.len()) as u64;
+        let (used, limit) = (self.ledger.used(), self.max_bytes);
+        if used + frame_bytes > limit {
+            // Sealed, the segment can go once its records are done, and make room.
+            self.seal_active();
+            return Err(AppendError::Full { used, limit });
         }
-        if accepted.is_empty() {
-            return;
-        }
-        let outcome = self
-            .check_room(planned)
-            .and_then(|()| self.write(&accepted));
-        self.report(outcome.as_ref().err());
-        for append in accepted {
-            answer(append, outcome.clone());
-        }
+        let written = self
+            .check_room(frame_bytes)
+            .and_then(|()| self.write(record));
+        self.report(written.as_ref().err());
+        written?;
+        self.appended.ring();
+        Ok(())
+    }
+
+    /// Nothing more is appended.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.seal_active();
     }
 
     /// Leaves some of the disk for what is made of the log: else nothing could be, and nothing in
@@ -195,30 +112,18 @@ impl Writer {
         })
     }
 
-    fn write(&mut self, appends: &[Append]) -> Result<(), AppendError> {
+    fn write(&mut self, record: &Record) -> Result<(), AppendError> {
         let mut active = match self.active.take() {
             Some(active) => active,
             None => self.begin_segment()?,
         };
         let (id, start) = (active.id, active.offset);
-        let (headers, end) = frame_headers(&active, appends);
-        let mut parts = Vec::with_capacity(appends.len() * 2);
-        for (header, append) in headers.iter().zip(appends) {
-            parts.push(IoSlice::new(header));
-            parts.push(IoSlice::new(&append.record.message));
-        }
-        let synced = |file: &dyn SegmentFile| {
-            if self.sync.is_zero() {
-                file.sync()
-            } else {
-                Ok(())
-            }
-        };
-        match active
-            .file
-            .append(&mut parts)
-            .and_then(|()| synced(&*active.file))
-        {
+        let header = FrameHeader::of(record, start);
+        // NOTE: a segment is at most its target size and one record long: under 4 GiB.
+        let end = start.saturating_add(u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX));
+        let header = header.encode(id);
+        let mut parts = [IoSlice::new(&header), IoSlice::new(&record.message)];
+        match active.file.append(&mut parts) {
             Ok(()) => {
                 active.offset = end;
                 self.unsynced.note_written(&active.file);
@@ -249,16 +154,7 @@ impl Writer {
             .map_err(|source| self.write_error(id, source))?;
         // NOTE: the number is spent even if the next line fails, since the file exists now.
         self.next_segment = SegmentId(id.0 + 1);
-        let begun = file
-            .append(&mut [IoSlice::new(&SEGMENT_MAGIC)])
-            .and_then(|()| {
-                // NOTE: a synced record in a file that the folder may lose is not safe.
-                if self.sync.is_zero() {
-                    self.disk.sync_folder(&self.folder)
-                } else {
-                    Ok(())
-                }
-            });
+        let begun = file.append(&mut [IoSlice::new(&SEGMENT_MAGIC)]);
         if let Err(source) = begun {
             // Nothing but an empty file is left if this fails; the next start clears it away.
             drop(std::fs::remove_file(&path));
@@ -300,21 +196,4 @@ impl Writer {
         }
         self.failing = error.is_some();
     }
-}
-
-/// The encoded header of each record, and where the last frame ends.
-fn frame_headers(active: &ActiveSegment, appends: &[Append]) -> (Vec<[u8; HEADER_BYTES]>, u32) {
-    let mut offset = active.offset;
-    let headers = appends.iter().map(|append| {
-        let header = FrameHeader::of(&append.record, offset);
-        // NOTE: a segment is at most its target size, a group and one record long: under 4 GiB.
-        offset = offset.saturating_add(u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX));
-        header.encode(active.id)
-    });
-    (headers.collect(), offset)
-}
-
-fn answer(append: Append, outcome: Result<(), AppendError>) {
-    // The caller may have given up waiting: the record is kept all the same.
-    drop(append.answer.send(outcome));
 }

@@ -30,7 +30,8 @@ struct State {
     room: Option<u64>,
     /// Bytes that it says are free, if it is asked; `None`: more than anybody needs.
     free: Option<u64>,
-    held: bool,
+    /// Asked for this, the disk hangs.
+    held: Option<Call>,
     /// Somebody waits for the end of that.
     waiting: bool,
 }
@@ -68,12 +69,12 @@ impl TestDisk {
         self.state().calls.clone()
     }
 
-    /// Makes writes wait until [`Self::release`].
-    pub(crate) fn hold(&self) {
-        self.state().held = true;
+    /// Makes calls like this wait until [`Self::release`].
+    pub(crate) fn hold(&self, call: Call) {
+        self.state().held = Some(call);
     }
 
-    /// Returns once a write waits.
+    /// Returns once a call waits.
     pub(crate) fn wait_until_held(&self) {
         let (_state, waited) = self
             .0
@@ -84,7 +85,7 @@ impl TestDisk {
     }
 
     pub(crate) fn release(&self) {
-        self.state().held = false;
+        self.state().held = None;
         self.0.changed.notify_all();
     }
 
@@ -95,21 +96,21 @@ impl TestDisk {
     fn ask(&self, call: Call) -> io::Result<()> {
         let mut state = self.state();
         state.calls.push(call);
+        while state.held == Some(call) {
+            state.waiting = true;
+            self.0.changed.notify_all();
+            state = self.0.changed.wait(state).unwrap();
+        }
+        state.waiting = false;
         if state.failing.contains(&call) {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         Ok(())
     }
 
-    /// Waits its turn, then takes as many of these bytes as there is room for.
+    /// Takes as many of these bytes as there is room for.
     fn take_room(&self, bytes: usize) -> usize {
         let mut state = self.state();
-        while state.held {
-            state.waiting = true;
-            self.0.changed.notify_all();
-            state = self.0.changed.wait(state).unwrap();
-        }
-        state.waiting = false;
         let Some(room) = &mut state.room else {
             return bytes;
         };

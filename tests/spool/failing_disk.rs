@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    pin::pin,
     task::{Context, Waker},
     time::Duration,
 };
@@ -114,71 +113,12 @@ fn a_segment_that_cannot_be_cut_back_is_given_up_with_nothing_lost() {
 }
 
 #[test]
-fn records_written_together_are_refused_together_and_leave_nothing() {
-    let home = Home::new(ROOMY);
-    let disk = TestDisk::with_room(FIRST_OFFSET as u64 + 3 * FRAME + 50);
-    let mut log = home.open_on(&disk);
-    let appender = log.appender.clone();
-    disk.hold();
-    let mut context = Context::from_waker(Waker::noop());
-    let mut first = pin!(appender.append(record(1)));
-    assert!(first.as_mut().poll(&mut context).is_pending());
-    disk.wait_until_held();
-    // These wait for the first, so the writer takes them all at once.
-    let mut second = pin!(appender.append(record(2)));
-    let mut third = pin!(appender.append(record(3)));
-    let mut fourth = pin!(appender.append(record(4)));
-    for append in [&mut second, &mut third, &mut fourth] {
-        assert!(append.as_mut().poll(&mut context).is_pending());
-    }
-    disk.release();
-    log.wait_for(first).unwrap();
-    for append in [second, third, fourth] {
-        assert_kind(log.wait_for(append), io::ErrorKind::StorageFull);
-    }
-    assert_eq!(home.crashed_copy().open().records(), [record(1)]);
-    let refused = log.append(&sized(5, 3 * LENGTH));
-    assert_kind(refused, io::ErrorKind::StorageFull);
-    log.append(&record(6)).unwrap();
-    assert_eq!(log.records(), [record(1), record(6)]);
-}
-
-#[test]
-fn a_disk_that_hangs_makes_appends_be_refused_instead_of_waiting_in_memory() {
-    let home = Home::new(ROOMY);
-    let disk = TestDisk::default();
-    let mut log = home.open_on(&disk);
-    disk.hold();
-    let appender = log.appender.clone();
-    let mut context = Context::from_waker(Waker::noop());
-    let mut waiting = vec![Box::pin(appender.append(numbered(0)))];
-    assert!(waiting[0].as_mut().poll(&mut context).is_pending());
-    disk.wait_until_held();
-    let refused = loop {
-        let number = u32::try_from(waiting.len()).unwrap();
-        assert!(number < 10_000, "nothing bounds the queue");
-        let mut append = Box::pin(appender.append(numbered(number)));
-        match append.as_mut().poll(&mut context) {
-            std::task::Poll::Pending => waiting.push(append),
-            std::task::Poll::Ready(outcome) => break outcome,
-        }
-    };
-    assert!(matches!(refused, Err(AppendError::Busy { .. })));
-    disk.release();
-    let count = u32::try_from(waiting.len()).unwrap();
-    for append in waiting {
-        log.wait_for(append).unwrap();
-    }
-    let all: Vec<_> = (0..count).map(numbered).collect();
-    assert_eq!(log.records(), all);
-}
-
-#[test]
 fn an_append_nobody_waits_for_any_more_is_kept_all_the_same() {
-    let home = Home::new(ROOMY);
+    let mut home = Home::new(ROOMY);
+    home.sync = Duration::ZERO;
     let disk = TestDisk::default();
     let mut log = home.open_on(&disk);
-    disk.hold();
+    disk.hold(Call::Sync);
     let mut given_up = Box::pin(log.appender.append(numbered(1)));
     let mut context = Context::from_waker(Waker::noop());
     assert!(given_up.as_mut().poll(&mut context).is_pending());
@@ -186,6 +126,71 @@ fn an_append_nobody_waits_for_any_more_is_kept_all_the_same() {
     disk.release();
     log.append(&numbered(2)).unwrap();
     assert_eq!(log.records(), [numbered(1), numbered(2)]);
+}
+
+#[test]
+fn those_who_wait_for_the_platter_share_a_sync() {
+    let mut home = Home::new(ROOMY);
+    home.sync = Duration::ZERO;
+    let disk = TestDisk::default();
+    let mut log = home.open_on(&disk);
+    let syncs = |disk: &TestDisk| {
+        disk.calls()
+            .iter()
+            .filter(|call| **call == Call::Sync)
+            .count()
+    };
+    disk.hold(Call::Sync);
+    let appender = log.appender.clone();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut first = Box::pin(appender.append(numbered(0)));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    disk.wait_until_held();
+    let before = syncs(&disk);
+    let mut others: Vec<_> = (1..10)
+        .map(|number| Box::pin(appender.append(numbered(number))))
+        .collect();
+    for other in &mut others {
+        assert!(other.as_mut().poll(&mut context).is_pending());
+    }
+    disk.release();
+    log.wait_for(first).unwrap();
+    for other in others {
+        log.wait_for(other).unwrap();
+    }
+    assert_eq!(syncs(&disk), before + 1);
+    assert_eq!(log.records(), (0..10).map(numbered).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_disk_that_hangs_does_not_keep_the_log_from_closing() {
+    let home = Home::new(ROOMY);
+    let disk = TestDisk::default();
+    let log = home.open_on(&disk);
+    disk.hold(Call::Append);
+    let appender = log.appender.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let hanging = std::thread::spawn(move || runtime.block_on(appender.append(numbered(1))));
+    disk.wait_until_held();
+    assert!(!log.spool.close(Duration::from_millis(10)));
+    disk.release();
+    hanging.join().unwrap().unwrap();
+}
+
+#[test]
+fn nothing_is_appended_to_a_closed_log() {
+    let home = Home::new(ROOMY);
+    let log = home.open();
+    let appender = log.appender.clone();
+    let (synced, _follower) = log.close();
+    assert!(synced);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let refused = runtime.block_on(appender.append(numbered(1)));
+    assert!(matches!(refused, Err(AppendError::Closed)));
 }
 
 #[test]
@@ -251,10 +256,7 @@ fn without_a_sync_interval_every_append_is_synced_before_it_is_answered() {
         assert!(calls[written..].contains(&Call::Sync), "{calls:?}");
         // So is the folder that a new file stands in.
         if let Some(created) = calls.iter().position(|call| *call == Call::Create) {
-            assert!(
-                calls[created..written].contains(&Call::SyncFolder),
-                "{calls:?}"
-            );
+            assert!(calls[created..].contains(&Call::SyncFolder), "{calls:?}");
         }
     }
     assert!(
@@ -268,19 +270,21 @@ fn without_a_sync_interval_every_append_is_synced_before_it_is_answered() {
 }
 
 #[test]
-fn a_record_that_cannot_be_synced_is_refused_and_taken_back() {
+fn a_record_that_cannot_be_synced_is_refused_and_may_be_kept() {
     let mut home = Home::new(ROOMY);
     home.sync = Duration::ZERO;
     let disk = TestDisk::default();
     let mut log = home.open_on(&disk);
     log.append(&record(1)).unwrap();
     disk.fail(&[Call::Sync]);
-    assert_kind(log.append(&record(2)), io::ErrorKind::ReadOnlyFilesystem);
+    let refused = log.append(&record(2));
+    assert!(matches!(refused, Err(AppendError::Sync { .. })));
     disk.fail(&[]);
     log.append(&record(3)).unwrap();
-    assert_eq!(log.records(), [record(1), record(3)]);
+    let all = [record(1), record(2), record(3)];
+    assert_eq!(log.records(), all);
     drop(log);
-    assert_eq!(home.open().records(), [record(1), record(3)]);
+    assert_eq!(home.open().records(), all);
 }
 
 #[test]
