@@ -1,0 +1,141 @@
+//! Load like core's on spanplane, on a server that does nothing, and on any other, side by side.
+//!
+//! ```sh
+//! cargo bench --bench load                    # every scenario but `grow`
+//! cargo bench --bench load -- closed          # those with this in their names
+//! cargo bench --bench load -- quota --against 'inspector-sidecar --socket-path {socket}'
+//! cargo bench --bench load -- --json figures.json
+//! ```
+//!
+//! Pipelines of 5 steps over many XRs, one connection, core's deadline of 100 ms a call. A size is
+//! that of a request: two thirds are the observed state, the same in every request of a reconcile,
+//! one third is the desired state, which is what a response holds. Servers run one after the other,
+//! each a process of its own in a fresh folder: `spanplane` with its default settings, a store on
+//! this disk and a collector on this machine; `no-op`, the same gRPC stack with a log that keeps
+//! nothing, which is the floor; and what `--against` names.
+//!
+//! | scenario | load |
+//! | --- | --- |
+//! | `closed` | 1, 4 or 16 callers, each one reconcile after the other, without a pause; 10 % changed |
+//! | `quota` | 1,000 XRs, each reconciled once a minute, 64 KiB, in a control group of 10 ms CPU per 100 ms |
+//! | `down` | 16 callers with 4 MB, all changed, and a store that does not answer |
+//! | `stored` | the capture `network`: bytes received and stored |
+//! | `start` | from the start of the process to the first connection |
+//! | `grow` | the same bytes a second at 100 to 10,000 XRs, and at 1 to 500 resources a payload |
+//!
+//! A call that was not answered within the deadline is missed, one answered with an error is
+//! refused; both count in the percentiles. Without `--seconds` a closed loop ends after 5 s, or
+//! before once 700 MB were acknowledged, which is what fits into the spool. Processor time is that of the whole process from the
+//! first call to its end, after all that is behind the answers was done (`drain s` is how long that
+//! took): per GB (10⁹ bytes) of acknowledged messages, and, as `cores`, per second of load.
+//! Throttled periods are those of the control group while the load lasts.
+
+mod drive;
+mod figures;
+mod payload;
+mod process;
+mod quota;
+mod report;
+mod roles;
+mod scenarios;
+mod server;
+mod store;
+mod trial;
+mod xr;
+
+use std::{env, fs, path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
+
+use self::{figures::Figures, quota::Quota, scenarios::Scenario, server::Kind};
+
+/// Load like core's, on several servers side by side.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Only scenarios with this in their names
+    #[arg(default_value = "")]
+    wanted: String,
+    /// Another server to measure; {socket} stands for the socket. Can be repeated
+    #[arg(long, value_name = "CMD")]
+    against: Vec<String>,
+    /// How long each load lasts
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Also write all figures to this file
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+    /// Also show the processor time of each thread
+    #[arg(long)]
+    threads: bool,
+    /// What cargo adds
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    let words: Vec<_> = env::args().skip(1).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [roles::NO_OP, socket] => roles::serve_nothing(socket.as_ref()),
+        [roles::COLLECTOR] => roles::collect_spans(),
+        _ => measure_all(&Arguments::parse()),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark talks to whoever runs it")]
+fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
+    let runtime = runtime()?;
+    let mut told = Vec::new();
+    for mut scenario in scenarios::all() {
+        let is_asked_for =
+            !arguments.wanted.is_empty() && scenario.name.contains(&arguments.wanted);
+        if !is_asked_for && (scenario.is_long || !arguments.wanted.is_empty()) {
+            continue;
+        }
+        if let Some(seconds) = arguments.seconds {
+            scenario.trial.load.time = Duration::from_secs(seconds);
+            scenario.trial.load.enough_bytes = None;
+        }
+        if scenario.trial.has_quota
+            && let Err(error) = Quota::make()
+        {
+            println!("\n{}: LEFT OUT: {error:#}", scenario.name);
+            continue;
+        }
+        let figures = measure(&scenario, arguments, &runtime)?;
+        println!("{}", report::tell(&scenario, &figures, arguments.threads));
+        told.push(serde_json::json!({"scenario": scenario.name, "figures": figures}));
+    }
+    if let Some(path) = &arguments.json {
+        fs::write(path, serde_json::to_string_pretty(&told)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn measure(
+    scenario: &Scenario,
+    arguments: &Arguments,
+    runtime: &Runtime,
+) -> anyhow::Result<Vec<Figures>> {
+    let mut kinds = vec![Kind::Spanplane];
+    if scenario.is_for_all {
+        kinds.push(Kind::NoOp);
+        kinds.extend(arguments.against.iter().cloned().map(Kind::Other));
+    }
+    let figures = kinds.iter().map(|kind| {
+        let figures = scenario.trial.run(kind, runtime);
+        figures.with_context(|| format!("{}, {}", scenario.name, kind.name()))
+    });
+    figures.collect()
+}
+
+/// The callers'.
+fn runtime() -> anyhow::Result<Runtime> {
+    Ok(Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?)
+}
