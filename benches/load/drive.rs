@@ -28,8 +28,8 @@ use crate::{
 /// closed one it takes no time.
 const FUNCTION_TAKES: Duration = Duration::from_millis(2);
 
-/// While XRs are made known, nothing is measured and everything has to arrive.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Where nothing is measured, everything has to arrive.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const KNOWN_BY: usize = 4;
 /// Until a server that has no room is asked again.
 const ROOM_AFTER: Duration = Duration::from_millis(100);

@@ -39,17 +39,23 @@ mod report;
 mod roles;
 mod scenarios;
 mod server;
+mod start;
 mod store;
+mod stored;
 mod trial;
 mod xr;
 
 use std::{env, fs, path::PathBuf, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Parser;
+use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use self::{figures::Figures, quota::Quota, scenarios::Scenario, server::Kind};
+use self::{
+    figures::Figures, quota::Quota, report::Report, scenarios::Scenario, server::Kind,
+    start::Starts, stored::Stored,
+};
 
 /// Load like core's, on several servers side by side.
 #[derive(Debug, Parser)]
@@ -74,6 +80,24 @@ struct Arguments {
     bench: bool,
 }
 
+impl Arguments {
+    fn wants(&self, scenario: &str, is_long: bool) -> bool {
+        match self.wanted.as_str() {
+            "" => !is_long,
+            wanted => scenario.contains(wanted),
+        }
+    }
+
+    /// The servers, ours first.
+    fn kinds(&self) -> Vec<Kind> {
+        let others = self.against.iter().cloned().map(Kind::Other);
+        [Kind::Spanplane, Kind::NoOp]
+            .into_iter()
+            .chain(others)
+            .collect()
+    }
+}
+
 fn main() -> anyhow::Result<()> {
     let words: Vec<_> = env::args().skip(1).collect();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
@@ -89,24 +113,36 @@ fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
     let runtime = runtime()?;
     let mut told = Vec::new();
     for mut scenario in scenarios::all() {
-        let is_asked_for =
-            !arguments.wanted.is_empty() && scenario.name.contains(&arguments.wanted);
-        if !is_asked_for && (scenario.is_long || !arguments.wanted.is_empty()) {
+        if !arguments.wants(&scenario.name, scenario.is_long) {
+            continue;
+        }
+        if scenario.trial.has_quota
+            && let Err(error) = Quota::make()
+        {
+            println!("\n{}: LEFT OUT: {error:#}", scenario.name);
+            told.push(json!({"scenario": scenario.name, "left_out": format!("{error:#}")}));
             continue;
         }
         if let Some(seconds) = arguments.seconds {
             scenario.trial.load.time = Duration::from_secs(seconds);
             scenario.trial.load.enough_bytes = None;
         }
-        if scenario.trial.has_quota
-            && let Err(error) = Quota::make()
-        {
-            println!("\n{}: LEFT OUT: {error:#}", scenario.name);
-            continue;
-        }
-        let figures = measure(&scenario, arguments, &runtime)?;
-        println!("{}", report::tell(&scenario, &figures, arguments.threads));
-        told.push(serde_json::json!({"scenario": scenario.name, "figures": figures}));
+        let report = Report::new(&scenario, measure(&scenario, arguments, &runtime)?);
+        println!("{}", report.table(arguments.threads));
+        told.push(serde_json::to_value(report)?);
+    }
+    if arguments.wants(Stored::NAME, false) {
+        let stored = Stored::measure(&runtime)?;
+        println!("{}", stored.table());
+        told.push(serde_json::to_value(stored)?);
+    }
+    if arguments.wants(Starts::NAME, false) {
+        let starts = Starts::measure(&arguments.kinds())?;
+        println!("{}", starts.table());
+        told.push(serde_json::to_value(starts)?);
+    }
+    if told.is_empty() {
+        bail!("no scenario has {:?} in its name", arguments.wanted);
     }
     if let Some(path) = &arguments.json {
         fs::write(path, serde_json::to_string_pretty(&told)?)
@@ -120,10 +156,9 @@ fn measure(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> anyhow::Result<Vec<Figures>> {
-    let mut kinds = vec![Kind::Spanplane];
-    if scenario.is_for_all {
-        kinds.push(Kind::NoOp);
-        kinds.extend(arguments.against.iter().cloned().map(Kind::Other));
+    let mut kinds = arguments.kinds();
+    if scenario.is_ours_alone {
+        kinds.truncate(1);
     }
     let figures = kinds.iter().map(|kind| {
         let figures = scenario.trial.run(kind, runtime);

@@ -36,8 +36,8 @@ pub(crate) struct Scenario {
     pub(crate) targets: Vec<Target>,
     /// Run only if it is asked for by name.
     pub(crate) is_long: bool,
-    /// Whether there is anything in it for other servers than spanplane.
-    pub(crate) is_for_all: bool,
+    /// Whether there is nothing in it for other servers than spanplane.
+    pub(crate) is_ours_alone: bool,
 }
 
 /// Where a figure of spanplane should get.
@@ -117,7 +117,7 @@ fn closed() -> Vec<Scenario> {
         },
         targets,
         is_long: false,
-        is_for_all: true,
+        is_ours_alone: false,
     };
     let cpu = || {
         target("CPU s/GB", 4.0, |sides| {
@@ -177,7 +177,7 @@ fn quota() -> Vec<Scenario> {
         },
         targets,
         is_long: false,
-        is_for_all: true,
+        is_ours_alone: false,
     };
     let few = vec![
         missed(),
@@ -211,7 +211,7 @@ fn down() -> Scenario {
             Some(sides.spanplane.peak_mib)
         })],
         is_long: false,
-        is_for_all: true,
+        is_ours_alone: false,
     }
 }
 
@@ -236,7 +236,7 @@ fn grow() -> Vec<Scenario> {
             },
             targets: vec![],
             is_long: true,
-            is_for_all: false,
+            is_ours_alone: true,
         }
     };
     let usual = Shape {

@@ -2,8 +2,10 @@
 
 use std::{fs, path::Path};
 
+use serde::Serialize;
+
 /// What lies in a store on disk.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Stored {
     pub(crate) objects: u64,
     pub(crate) object_bytes: u64,
