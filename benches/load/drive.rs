@@ -7,6 +7,10 @@
 use std::{
     fmt,
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -64,6 +68,20 @@ pub(crate) struct Load {
     pub(crate) time: Duration,
     /// A closed loop ends before its time once so much was acknowledged.
     pub(crate) enough_bytes: Option<u64>,
+}
+
+/// Tells which reconciles change something: so large a share of all, spread evenly.
+#[derive(Debug)]
+struct Changes {
+    share: f64,
+    reconciles: AtomicU64,
+}
+
+impl Changes {
+    fn next(&self) -> bool {
+        let before = self.reconciles.fetch_add(1, Ordering::Relaxed) as f64;
+        (before + 1.0).mul_add(self.share, 0.5).floor() > before.mul_add(self.share, 0.5).floor()
+    }
 }
 
 /// What became of it.
@@ -124,15 +142,25 @@ impl Load {
 
     /// Sends it; returns once the last call has ended.
     pub(crate) async fn drive(self, socket: &Path, xrs: Vec<Xr>) -> anyhow::Result<Heard> {
-        let client = InspectorClient::new(socket.to_owned(), CORE_DEADLINE);
-        let mut callers = JoinSet::new();
         let begun = Instant::now();
-        let end = begun + self.time;
+        let changes = Arc::new(Changes {
+            share: self.changed,
+            reconciles: AtomicU64::new(0),
+        });
+        let client = InspectorClient::new(socket.to_owned(), CORE_DEADLINE);
+        let caller = || Caller {
+            client: client.clone(),
+            changes: Arc::clone(&changes),
+            mode: self.mode,
+            end: begun + self.time,
+            heard: Heard::default(),
+        };
+        let mut callers = JoinSet::new();
         match self.mode {
             Mode::Closed(count) => {
                 let enough = self.enough_bytes.map(|bytes| bytes / count as u64);
                 for xrs in dealt(xrs, count) {
-                    callers.spawn(self.call_in_turn(client.clone(), xrs, end, enough));
+                    callers.spawn(caller().call_in_turn(xrs, enough));
                 }
             }
             Mode::Open(per_minute) => {
@@ -140,7 +168,7 @@ impl Load {
                 let mut rng = Rng::with_seed(7);
                 for xr in xrs {
                     let first = begun + period.mul_f64(rng.f64());
-                    callers.spawn(self.call_when_due(client.clone(), xr, first, period, end));
+                    callers.spawn(caller().call_when_due(xr, first, period));
                 }
             }
         }
@@ -151,55 +179,45 @@ impl Load {
         heard.time = begun.elapsed();
         Ok(heard)
     }
+}
 
-    async fn call_in_turn(
-        self,
-        mut client: InspectorClient,
-        mut xrs: Vec<Xr>,
-        end: Instant,
-        enough: Option<u64>,
-    ) -> Heard {
-        let mut heard = Heard::default();
+/// Runs reconciles, one at a time.
+struct Caller {
+    client: InspectorClient,
+    changes: Arc<Changes>,
+    mode: Mode,
+    /// No reconcile begins from then on.
+    end: Instant,
+    heard: Heard,
+}
+
+impl Caller {
+    async fn call_in_turn(mut self, mut xrs: Vec<Xr>, enough: Option<u64>) -> Heard {
         loop {
             for xr in &mut xrs {
-                let has_enough = enough.is_some_and(|bytes| heard.acknowledged_bytes >= bytes);
-                if has_enough || Instant::now() >= end {
-                    return heard;
+                let heard = self.heard.acknowledged_bytes;
+                if Instant::now() >= self.end || enough.is_some_and(|bytes| heard >= bytes) {
+                    return self.heard;
                 }
-                self.reconcile(&mut client, xr, None, &mut heard).await;
+                self.reconcile(xr, None).await;
             }
         }
     }
 
-    async fn call_when_due(
-        self,
-        mut client: InspectorClient,
-        mut xr: Xr,
-        mut due: Instant,
-        period: Duration,
-        end: Instant,
-    ) -> Heard {
-        let mut heard = Heard::default();
-        while due < end {
+    async fn call_when_due(mut self, mut xr: Xr, mut due: Instant, period: Duration) -> Heard {
+        while due < self.end {
             tokio::time::sleep_until(due.into()).await;
-            self.reconcile(&mut client, &mut xr, Some(due), &mut heard)
-                .await;
+            self.reconcile(&mut xr, Some(due)).await;
             due += period;
         }
-        heard
+        self.heard
     }
 
-    async fn reconcile(
-        self,
-        client: &mut InspectorClient,
-        xr: &mut Xr,
-        mut due: Option<Instant>,
-        heard: &mut Heard,
-    ) {
-        heard.reconciles += 1;
-        if xr.draw(self.changed) {
+    async fn reconcile(&mut self, xr: &mut Xr, mut due: Option<Instant>) {
+        self.heard.reconciles += 1;
+        if self.changes.next() {
             xr.change();
-            heard.changed += 1;
+            self.heard.changed += 1;
         }
         let reconcile = xr.reconcile();
         for index in 0..STEPS {
@@ -211,8 +229,8 @@ impl Load {
                 let message = step.message(kind);
                 let bytes = message.len();
                 let made = due.take().unwrap_or_else(Instant::now);
-                let answer = client.emit(kind, message).await;
-                heard.note(made.elapsed(), bytes, answer);
+                let answer = self.client.emit(kind, message).await;
+                self.heard.note(made.elapsed(), bytes, answer);
             }
         }
     }

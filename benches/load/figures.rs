@@ -52,7 +52,7 @@ pub(crate) struct Figures {
     pub(crate) object_bytes: u64,
     pub(crate) index_objects: u64,
     pub(crate) index_bytes: u64,
-    /// Objects of all kinds.
+    /// Without those of the index.
     pub(crate) objects_per_reconcile: f64,
     pub(crate) objects_per_changed_reconcile: Option<f64>,
     pub(crate) stored_bytes_per_reconcile: f64,
@@ -94,7 +94,7 @@ impl Figures {
             object_bytes: stored.object_bytes,
             index_objects: stored.index_objects,
             index_bytes: stored.index_bytes,
-            objects_per_reconcile: (stored.objects + stored.index_objects) as f64 / reconciles,
+            objects_per_reconcile: stored.objects as f64 / reconciles,
             objects_per_changed_reconcile: (heard.changed > 0)
                 .then(|| stored.objects as f64 / heard.changed as f64),
             stored_bytes_per_reconcile: (stored.object_bytes + stored.index_bytes) as f64

@@ -5,6 +5,7 @@
 //! cargo bench --bench load -- closed          # those with this in their names
 //! cargo bench --bench load -- quota --against 'inspector-sidecar --socket-path {socket}'
 //! cargo bench --bench load -- --json figures.json
+//! cargo bench --bench load -- --help          # how long, without spans, by thread
 //! ```
 //!
 //! Pipelines of 5 steps over many XRs, one connection, core's deadline of 100 ms a call. A size is
@@ -23,12 +24,22 @@
 //! | `start` | from the start of the process to the first connection |
 //! | `grow` | the same bytes a second at 100 to 10,000 XRs, and at 1 to 500 resources a payload |
 //!
-//! A call that was not answered within the deadline is missed, one answered with an error is
-//! refused; both count in the percentiles. Without `--seconds` a closed loop ends after 5 s, or
-//! before once 700 MB were acknowledged, which is what fits into the spool. Processor time is that of the whole process from the
-//! first call to its end, after all that is behind the answers was done (`drain s` is how long that
-//! took): per GB (10⁹ bytes) of acknowledged messages, and, as `cores`, per second of load.
-//! Throttled periods are those of the control group while the load lasts.
+//! What the columns say:
+//!
+//! - A call that was not answered within the deadline is `missed`, one answered with an error is
+//!   `refused`; both count in the percentiles.
+//! - CPU is that of the whole process, from the first call until it has ended, after all that is
+//!   behind the answers was done (`drain s` is how long that took): per GB (10⁹ bytes) of
+//!   acknowledged messages and, as `cores`, per second of load.
+//! - A server that does not say what it has left to do, or whose store is away, is done once it
+//!   uses no CPU.
+//! - `PUTs/rec` are objects stored a reconcile, `index` is the number of objects of the index,
+//!   `KB/rec` are the bytes of both.
+//! - `throttled` are the periods in which the control group ran into its quota, of those in which
+//!   it ran, while the load lasted.
+//!
+//! Without `--seconds` a closed loop ends after 5 s, or before once 700 MB were acknowledged, which
+//! is what the spool has room for.
 
 mod drive;
 mod figures;
@@ -72,6 +83,9 @@ struct Arguments {
     /// Also write all figures to this file
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
+    /// Send no spans, to see what they cost
+    #[arg(long)]
+    without_spans: bool,
     /// Also show the processor time of each thread
     #[arg(long)]
     threads: bool,
@@ -90,7 +104,8 @@ impl Arguments {
 
     /// The servers, ours first.
     fn kinds(&self) -> Vec<Kind> {
-        let others = self.against.iter().cloned().map(Kind::Other);
+        let others = self.against.iter().cloned().zip(1..);
+        let others = others.map(|(command, number)| Kind::Other(number, command));
         [Kind::Spanplane, Kind::NoOp]
             .into_iter()
             .chain(others)
@@ -123,6 +138,7 @@ fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
             told.push(json!({"scenario": scenario.name, "left_out": format!("{error:#}")}));
             continue;
         }
+        scenario.trial.has_collector = !arguments.without_spans;
         if let Some(seconds) = arguments.seconds {
             scenario.trial.load.time = Duration::from_secs(seconds);
             scenario.trial.load.enough_bytes = None;

@@ -12,7 +12,7 @@ use crate::{
 /// How long a row takes unless it is told.
 const CLOSED: Duration = Duration::from_secs(5);
 const QUOTA: Duration = Duration::from_secs(60);
-const GROW: Duration = Duration::from_secs(30);
+const GROW: Duration = Duration::from_secs(60);
 
 /// The same bytes a second however XRs grow, so that what differs is what they cost.
 const GROW_MB_PER_SECOND: f64 = 10.0;
@@ -113,6 +113,7 @@ fn closed() -> Vec<Scenario> {
                 enough_bytes: Some(ENOUGH_BYTES),
             },
             has_quota: false,
+            has_collector: true,
             is_store_away: false,
         },
         targets,
@@ -173,6 +174,7 @@ fn quota() -> Vec<Scenario> {
                 enough_bytes: None,
             },
             has_quota: true,
+            has_collector: true,
             is_store_away: false,
         },
         targets,
@@ -205,6 +207,7 @@ fn down() -> Scenario {
         trial: Trial {
             load,
             has_quota: false,
+            has_collector: true,
             is_store_away: true,
         },
         targets: vec![target("peak MiB", 128.0, |sides| {
@@ -232,6 +235,7 @@ fn grow() -> Vec<Scenario> {
                     enough_bytes: None,
                 },
                 has_quota: false,
+                has_collector: true,
                 is_store_away: false,
             },
             targets: vec![],

@@ -4,9 +4,10 @@
 //! puts off is left out.
 
 use std::{
+    env,
     ffi::OsStr,
     fs::{self, File},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::TcpStream,
     os::unix::net::UnixStream,
     path::PathBuf,
@@ -15,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -33,8 +34,8 @@ const DRAIN_LOOK: Duration = Duration::from_secs(1);
 pub(crate) enum Kind {
     Spanplane,
     NoOp,
-    /// A command, in which `{socket}` stands for the socket.
-    Other(String),
+    /// A command, in which `{socket}` stands for the socket; and which of them it is.
+    Other(usize, String),
 }
 
 impl Kind {
@@ -42,38 +43,40 @@ impl Kind {
         match self {
             Self::Spanplane => "spanplane".to_owned(),
             Self::NoOp => "no-op".to_owned(),
-            Self::Other(command) => {
+            Self::Other(number, command) => {
                 let program = command.split_whitespace().next().unwrap_or_default();
-                program.rsplit('/').next().unwrap_or_default().to_owned()
+                let program = program.rsplit('/').next().unwrap_or_default();
+                format!("{program} ({number})")
             }
         }
     }
 
     fn command(&self, place: &Place, quota: Option<&Quota>) -> anyhow::Result<Command> {
         let socket = place.socket();
-        Ok(match self {
+        let mut command = match self {
             Self::Spanplane => {
                 let mut command = begin(env!("CARGO_BIN_EXE_spanplane"), quota);
-                command
-                    .env_clear()
-                    .env("PIPELINE_INSPECTOR_SOCKET", socket)
-                    .env("SPANPLANE_METRICS_ADDRESS", "127.0.0.1:0")
-                    .env("SPANPLANE_VIEWER_ADDRESS", "none")
-                    .envs(place.variables.iter().cloned());
+                command.env_clear().env("PIPELINE_INSPECTOR_SOCKET", socket);
                 command
             }
             Self::NoOp => {
-                let mut command = begin(std::env::current_exe()?, quota);
+                let mut command = begin(env::current_exe()?, quota);
                 command.arg(roles::NO_OP).arg(socket);
                 command
             }
-            Self::Other(other) => {
+            Self::Other(_, other) => {
                 let other = other.replace("{socket}", &socket.to_string_lossy());
                 let mut command = begin("/bin/sh", quota);
                 command.arg("-c").arg(format!("exec {other}"));
                 command
             }
-        })
+        };
+        // NOTE: for the others too, which may be other builds of spanplane.
+        command
+            .env("SPANPLANE_METRICS_ADDRESS", "127.0.0.1:0")
+            .env("SPANPLANE_VIEWER_ADDRESS", "none")
+            .envs(place.variables.iter().cloned());
+        Ok(command)
     }
 }
 
@@ -81,7 +84,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Place {
     folder: TempDir,
-    /// What spanplane is told besides the defaults.
+    /// What servers are told besides the defaults.
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
@@ -125,17 +128,14 @@ impl Place {
         let mut running = Running {
             place: self,
             process,
+            is_ours: matches!(kind, Kind::Spanplane),
             listening_after: Duration::ZERO,
-            metrics: None,
         };
         let socket = self.socket();
         running.wait(Duration::from_micros(200), "it does not listen", || {
             UnixStream::connect(&socket).is_ok()
         })?;
         running.listening_after = started.elapsed();
-        if matches!(kind, Kind::Spanplane) {
-            running.metrics = Some(running.metrics_address()?);
-        }
         Ok(running)
     }
 }
@@ -158,8 +158,8 @@ pub(crate) struct Running<'p> {
     process: Child,
     /// Its start to its first connection.
     pub(crate) listening_after: Duration,
-    /// Where it tells what it has left to do.
-    metrics: Option<String>,
+    /// It says where it tells what it has left to do.
+    is_ours: bool,
 }
 
 impl Running<'_> {
@@ -169,13 +169,18 @@ impl Running<'_> {
 
     /// Waits until it has nothing left to do; returns how long that took, or nothing if it
     /// has not come to an end.
-    pub(crate) fn drain(&mut self, is_store_away: bool) -> anyhow::Result<Option<Duration>> {
+    pub(crate) fn drain(&self, is_store_away: bool) -> anyhow::Result<Option<Duration>> {
         let begun = Instant::now();
         let mut before = process::cpu(self.id())?;
+        let metrics = self.metrics_address()?;
+        ensure!(
+            metrics.is_some() || !self.is_ours,
+            "it does not say where its metrics are"
+        );
         while begun.elapsed() < DRAIN_PATIENCE {
             thread::sleep(DRAIN_LOOK);
             let cpu = process::cpu(self.id())?;
-            let is_done = match &self.metrics {
+            let is_done = match &metrics {
                 Some(address) if !is_store_away => has_nothing_left(&get_metrics(address)?),
                 // One tick may pass without anything being done.
                 _ => cpu - before <= Duration::from_millis(10),
@@ -214,22 +219,15 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// From the line that says where everything is.
-    fn metrics_address(&mut self) -> anyhow::Result<String> {
-        let log = self.place.log();
-        let find = || {
-            let lines = BufReader::new(File::open(&log).ok()?).lines();
-            let mut lines = lines.map_while(Result::ok);
-            let line = lines.find(|line| line.contains("\"listening\""))?;
-            let line: serde_json::Value = serde_json::from_str(&line).ok()?;
-            Some(line.get("metrics")?.as_str()?.to_owned())
+    /// From the line that says where everything is, if it wrote one.
+    fn metrics_address(&self) -> anyhow::Result<Option<String>> {
+        let log = fs::read_to_string(self.place.log())?;
+        let Some(line) = log.lines().find(|line| line.contains("\"listening\"")) else {
+            return Ok(None);
         };
-        self.wait(
-            Duration::from_millis(5),
-            "it does not say where its metrics are",
-            || find().is_some(),
-        )?;
-        find().context("its log is gone")
+        let line: serde_json::Value = serde_json::from_str(line)?;
+        let address = line.get("metrics").and_then(serde_json::Value::as_str);
+        Ok(address.map(str::to_owned))
     }
 }
 

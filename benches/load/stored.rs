@@ -37,7 +37,7 @@ impl Stored {
         let payloads = records.iter().map(|record| step_of(record).payload.len());
         let payload_bytes: usize = payloads.sum();
         let place = Place::new()?;
-        let mut server = place.start(&Kind::Spanplane, None)?;
+        let server = place.start(&Kind::Spanplane, None)?;
         runtime.block_on(send(&place, &records))?;
         server.drain(false)?;
         server.stop()?;

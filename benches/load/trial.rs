@@ -27,26 +27,29 @@ pub(crate) struct Trial {
     pub(crate) load: Load,
     /// In a control group with the sidecar's CPU quota.
     pub(crate) has_quota: bool,
+    /// Spans are sent to a collector on this machine.
+    pub(crate) has_collector: bool,
     /// spanplane's store does not answer.
     pub(crate) is_store_away: bool,
 }
 
 impl Trial {
     pub(crate) fn run(self, kind: &Kind, runtime: &Runtime) -> anyhow::Result<Figures> {
-        let collector = Collector::start()?;
         let mut place = Place::new()?;
-        place
-            .variables
-            .push(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", collector.url.clone()));
-        place
-            .variables
-            .push(("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc".to_owned()));
+        let collector = self.has_collector.then(Collector::start).transpose()?;
+        if let Some(collector) = &collector {
+            let variables = [
+                ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", collector.url.clone()),
+                ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc".to_owned()),
+            ];
+            place.variables.extend(variables);
+        }
         if self.is_store_away {
             place.variables.extend(store_that_is_away()?);
         }
         let mut xrs = self.load.xrs();
         if self.load.changed < 1.0 {
-            let mut server = place.start(kind, None)?;
+            let server = place.start(kind, None)?;
             xrs = runtime.block_on(drive::make_known(&place.socket(), xrs))?;
             server.drain(self.is_store_away)?;
             server.stop()?;
@@ -55,7 +58,7 @@ impl Trial {
 
         let quota = self.has_quota.then(Quota::make).transpose()?;
         let periods = || quota.as_ref().map(Quota::periods).transpose();
-        let mut server = place.start(kind, quota.as_ref())?;
+        let server = place.start(kind, quota.as_ref())?;
         thread::sleep(SETTLE);
         let (cpu_before, periods_before) = (process::cpu(server.id())?, periods()?);
         let heard = runtime.block_on(self.load.drive(&place.socket(), xrs))?;

@@ -43,7 +43,6 @@ pub(crate) struct Xr {
     version: u32,
     shape: Shape,
     bodies: Arc<Bodies>,
-    rng: Rng,
 }
 
 impl Xr {
@@ -61,15 +60,9 @@ impl Xr {
                 version: 1,
                 shape,
                 bodies: Arc::clone(bodies),
-                rng,
             }
         });
         xrs.collect()
-    }
-
-    /// True in that share of the calls.
-    pub(crate) fn draw(&mut self, share: f64) -> bool {
-        self.rng.f64() < share
     }
 
     /// Something is different from now on: a field of a resource, so that every tag is.
