@@ -33,7 +33,7 @@ use crate::{
 const FUNCTION_TAKES: Duration = Duration::from_millis(2);
 
 /// Where nothing is measured, everything has to arrive.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 const KNOWN_BY: usize = 4;
 /// Until a server that has no room is asked again.
 const ROOM_AFTER: Duration = Duration::from_millis(100);

@@ -80,9 +80,9 @@ impl Figures {
             missed: heard.missed,
             refused: heard.refused,
             first_refusal: heard.first_refusal,
-            p50_ms: percentile(&took, 0.5),
-            p99_ms: percentile(&took, 0.99),
-            max_ms: percentile(&took, 1.0),
+            p50_ms: percentile(&took, 50),
+            p99_ms: percentile(&took, 99),
+            max_ms: percentile(&took, 100),
             messages_per_second: heard.acknowledged as f64 / seconds,
             mb_per_second: bytes / 1e6 / seconds,
             cpu_seconds,
@@ -107,9 +107,9 @@ impl Figures {
     }
 }
 
-/// In milliseconds: so large a share took this long or less.
-fn percentile(sorted: &[Duration], share: f64) -> f64 {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
+/// In milliseconds: so many of a hundred took this long or less.
+fn percentile(sorted: &[Duration], of_hundred: usize) -> f64 {
+    let rank = (sorted.len() * of_hundred).div_ceil(100);
     let took = sorted.get(rank.saturating_sub(1)).copied();
     took.unwrap_or_default().as_secs_f64() * 1000.0
 }

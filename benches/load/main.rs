@@ -41,6 +41,11 @@
 //! Without `--seconds` a closed loop ends after 5 s, or before once 700 MB were acknowledged, which
 //! is what the spool has room for.
 
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "nothing that is counted here comes near 2⁵²"
+)]
+
 mod drive;
 mod figures;
 mod payload;

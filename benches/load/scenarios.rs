@@ -11,8 +11,8 @@ use crate::{
 
 /// How long a row takes unless it is told.
 const CLOSED: Duration = Duration::from_secs(5);
-const QUOTA: Duration = Duration::from_secs(60);
-const GROW: Duration = Duration::from_secs(60);
+const QUOTA: Duration = Duration::from_mins(1);
+const GROW: Duration = Duration::from_mins(1);
 
 /// The same bytes a second however XRs grow, so that what differs is what they cost.
 const GROW_MB_PER_SECOND: f64 = 10.0;

@@ -183,7 +183,7 @@ impl Running<'_> {
             let is_done = match &metrics {
                 Some(address) if !is_store_away => has_nothing_left(&get_metrics(address)?),
                 // One tick may pass without anything being done.
-                _ => cpu - before <= Duration::from_millis(10),
+                _ => cpu.saturating_sub(before) <= Duration::from_millis(10),
             };
             if is_done {
                 return Ok(Some(begun.elapsed()));

@@ -25,7 +25,7 @@ pub(crate) struct Stored {
     messages: usize,
     payload_bytes: usize,
     #[serde(flatten)]
-    stored: store::Stored,
+    kept: store::Stored,
     targets: Vec<Reached>,
 }
 
@@ -58,12 +58,12 @@ impl Stored {
                     stored.object_bytes + stored.index_bytes,
                 ),
             ],
-            stored,
+            kept: stored,
         })
     }
 
     pub(crate) fn table(&self) -> String {
-        let Self { stored, .. } = self;
+        let Self { kept, .. } = self;
         let mut lines = vec![
             format!(
                 "\n{}: the capture `network`, {} messages with {} bytes of payloads",
@@ -72,11 +72,11 @@ impl Stored {
             format!("{:<18} {:>8} {:>10}", "", "objects", "bytes"),
             format!(
                 "{:<18} {:>8} {:>10}",
-                "reconciles", stored.objects, stored.object_bytes
+                "reconciles", kept.objects, kept.object_bytes
             ),
             format!(
                 "{:<18} {:>8} {:>10}",
-                "index", stored.index_objects, stored.index_bytes
+                "index", kept.index_objects, kept.index_bytes
             ),
         ];
         lines.extend(self.targets.iter().map(Reached::line));

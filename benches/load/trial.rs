@@ -66,7 +66,7 @@ impl Trial {
         let drained_after = server.drain(self.is_store_away)?;
         let peak_bytes = process::peak_bytes(server.id())?;
         let threads = process::threads(server.id())?;
-        let cpu = server.stop()? - cpu_before;
+        let cpu = server.stop()?.saturating_sub(cpu_before);
         let periods = periods_under_load.zip(periods_before);
         Ok(Figures::new(Measured {
             server: kind.name(),
