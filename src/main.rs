@@ -77,7 +77,7 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let settings = args.validate().unwrap_or_else(|mistakes| refuse(&mistakes));
     // NOTE: raw payloads wait on disk. Whoever may not use the socket has no business there.
     rustix::process::umask(Mode::from_raw_mode(0o027));
-    let runtime = runtime()?;
+    let runtime = sidecar_runtime()?;
     let outcome = runtime.block_on(serve_until_signalled(settings));
     // A call to a disk or a store that hangs does not keep the program alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -135,8 +135,16 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Two threads: enough for the answers, and the least that keeps one slow call from holding up
-/// another.
+/// For what waits for others: the store, the collector, whoever reads metrics. Core is answered
+/// elsewhere.
+fn sidecar_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+}
+
+/// Two threads: a page that takes long does not hold up another.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

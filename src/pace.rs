@@ -23,9 +23,9 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Rests its thread as often as needed.
 #[derive(Debug)]
-pub struct Pacer {
+struct Pacer {
     /// CPU seconds a second that this thread may use.
-    allowance: Option<f64>,
+    allowance: f64,
     cpu_at_rest: Duration,
     rested_at: Instant,
     /// Rest that is still owed.
@@ -33,35 +33,12 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// For the calling thread, by the quota of its control group.
-    pub fn for_this_thread() -> Self {
-        Self::with_quota(cpu_quota())
-    }
-
-    fn with_quota(cores: Option<f64>) -> Self {
-        Self {
-            allowance: cores.map(|cores| cores * SHARE),
-            cpu_at_rest: thread_cpu(),
-            rested_at: Instant::now(),
-            debt: Duration::ZERO,
-        }
-    }
-
-    /// No rests from now on.
-    pub fn hurry(&mut self) {
-        self.allowance = None;
-    }
-
-    /// To be called between two pieces of work.
-    pub fn breathe(&mut self) {
-        let Some(allowance) = self.allowance else {
-            return;
-        };
+    fn breathe(&mut self) {
         let used = thread_cpu().saturating_sub(self.cpu_at_rest);
         if used < SLICE {
             return;
         }
-        let owed = rest_owed(self.debt, used, self.rested_at.elapsed(), allowance);
+        let owed = rest_owed(self.debt, used, self.rested_at.elapsed(), self.allowance);
         let rest = owed.min(LONGEST_REST);
         thread::sleep(rest);
         self.debt = owed.saturating_sub(rest);
@@ -74,13 +51,23 @@ thread_local! {
     static PACER: RefCell<Option<Pacer>> = const { RefCell::new(None) };
 }
 
-/// Keeps the calling thread to its share from now on, wherever it calls [`breathe`].
+/// Keeps the calling thread to its share of the quota from now on, wherever it calls [`breathe`].
 pub fn pace_this_thread() {
-    PACER.set(Some(Pacer::for_this_thread()));
+    PACER.set(cpu_quota().map(|cores| Pacer {
+        allowance: cores * SHARE,
+        cpu_at_rest: thread_cpu(),
+        rested_at: Instant::now(),
+        debt: Duration::ZERO,
+    }));
 }
 
-/// Rests, on a thread that keeps to its share. To be called between pieces of work that may be
-/// done for anybody.
+/// No rests on the calling thread from now on.
+pub fn hurry_this_thread() {
+    PACER.set(None);
+}
+
+/// Rests, on a thread that keeps to its share. To be called between pieces of work that take a
+/// tenth of a millisecond or so; without a quota it costs nothing.
 pub fn breathe() {
     PACER.with_borrow_mut(|pacer| {
         if let Some(pacer) = pacer {

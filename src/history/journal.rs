@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Details, Last, LastObject};
 use crate::{
+    pace::breathe,
     reconcile::{PayloadHash, SubjectIdentity},
     time::Timestamp,
 };
@@ -166,6 +167,7 @@ impl Journal {
         for line in lines {
             write_line(&mut out, &line)?;
             written += 1;
+            breathe();
         }
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_data()?;

@@ -24,7 +24,10 @@ use super::{
     scan::StoredBatch,
     sieve::Beginning,
 };
-use crate::archive::{Archive, Compression, StoreError};
+use crate::{
+    archive::{Archive, Compression, StoreError},
+    pace::{breathe, pace_this_thread},
+};
 
 /// More than a batch that was written here can have.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -39,7 +42,10 @@ impl Archive {
         key: &IndexKey,
         batch: Bytes,
     ) -> Result<(), StoreError> {
-        let work = tokio::task::spawn_blocking(move || contents_of(&batch));
+        let work = tokio::task::spawn_blocking(move || {
+            pace_this_thread();
+            contents_of(&batch)
+        });
         let Some(contents) = work.await.map_err(object_store::Error::from)? else {
             return Ok(());
         };
@@ -88,6 +94,7 @@ fn contents_of(batch: &[u8]) -> Option<Vec<u8>> {
     for line in lines.filter(|line| !line.is_empty()) {
         let (line, _) = beginning.of(line)?;
         contents.push_str(&content_of(&line)?);
+        breathe();
     }
     Some(contents.into_bytes())
 }

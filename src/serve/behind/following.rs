@@ -8,6 +8,7 @@ use super::Desk;
 use crate::{
     assemble::Arrival,
     decode::{StepMessage, decode_step},
+    pace::breathe,
     print::PrintedMessage,
     reconcile::{Half, PayloadHash, PayloadHasher},
     record::{Position, Record, RecordKind},
@@ -46,7 +47,7 @@ impl Desk {
             self.last_record = Some((record.received_at, Instant::now()));
             let arrival = self.look_at(position, &record);
             self.behind.assembler.accept(arrival, &mut closed);
-            self.pacer.breathe();
+            breathe();
         }
         self.enqueue(closed);
         (followed, false)
@@ -67,7 +68,7 @@ impl Desk {
             && memchr::memmem::find(&step.payload, FATAL).is_some();
         let half = Half {
             position,
-            hash: self.hash(&step.payload),
+            hash: hash(&step.payload),
             size: step.payload.len(),
             received_at: record.received_at,
         };
@@ -78,16 +79,6 @@ impl Desk {
             half,
             maybe_fatal,
         }
-    }
-
-    /// Slice by slice, since a large payload takes a while.
-    fn hash(&mut self, payload: &[u8]) -> PayloadHash {
-        let mut hasher = PayloadHasher::default();
-        for slice in payload.chunks(HASHED_AT_ONCE) {
-            hasher.update(slice);
-            self.pacer.breathe();
-        }
-        hasher.finish()
     }
 
     fn print(&mut self, step: &StepMessage) {
@@ -106,4 +97,14 @@ impl Desk {
             self.behind.print = None;
         }
     }
+}
+
+/// Slice by slice, since a large payload takes a while.
+fn hash(payload: &[u8]) -> PayloadHash {
+    let mut hasher = PayloadHasher::default();
+    for slice in payload.chunks(HASHED_AT_ONCE) {
+        hasher.update(slice);
+        breathe();
+    }
+    hasher.finish()
 }

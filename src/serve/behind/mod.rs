@@ -40,7 +40,7 @@ use crate::{
     history::History,
     metrics::Metrics,
     outbox::{ParcelId, Parcels, TraceBatches},
-    pace::Pacer,
+    pace::{breathe, hurry_this_thread, pace_this_thread},
     print::PrintFormat,
     redact::Redactor,
     spans::Links,
@@ -104,7 +104,6 @@ impl Behind {
     /// Works until told to end.
     pub(super) fn run(self) {
         let mut desk = Desk {
-            pacer: Pacer::for_this_thread(),
             waiting: VecDeque::new(),
             published: VecDeque::new(),
             awaiting: Vec::new(),
@@ -118,6 +117,7 @@ impl Behind {
             last_record: None,
             behind: self,
         };
+        pace_this_thread();
         desk.run();
     }
 }
@@ -126,7 +126,6 @@ impl Behind {
 #[derive(Debug)]
 struct Desk {
     behind: Behind,
-    pacer: Pacer,
     waiting: VecDeque<Job>,
     /// In the order in which they were published.
     published: VecDeque<Published>,
@@ -155,7 +154,7 @@ impl Desk {
             let draining = self.behind.ending.draining.load(Ordering::Relaxed);
             if draining {
                 // No answer needs the CPU any more, and there is a deadline.
-                self.pacer.hurry();
+                hurry_this_thread();
             }
             let now = self.now();
             let settled = self.settle_up(draining);
@@ -198,7 +197,7 @@ impl Desk {
                 tracing::info!(objects, "removed what was too old or too much");
             }
         }
-        self.pacer.breathe();
+        breathe();
         true
     }
 

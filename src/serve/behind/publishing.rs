@@ -281,10 +281,7 @@ impl Desk {
             &mut source,
             &self.behind.redactor,
             &mut |step, kind, payload| summariser.read(step, kind, payload),
-            &mut PacedWriter {
-                out: &mut out,
-                pacer: &mut self.pacer,
-            },
+            &mut PacedWriter(&mut out),
         )?;
         let summary = summariser.finish(&job.reconcile);
         Ok((Reading { summary, report }, out))

@@ -14,9 +14,11 @@ use std::{
 use serde::Deserialize;
 
 use super::super::{IndexKey, MAX_BATCH_BYTES, line_hash};
-use crate::time::Timestamp;
+use crate::{pace::breathe, time::Timestamp};
 
 const ZSTD_LEVEL: i32 = 3;
+/// About 0.2 ms of compression.
+const SLICE_BYTES: usize = 32 * 1024;
 /// Read at a time when looking for the end of the last whole line.
 const TAIL_BYTES: u64 = 64 * 1024;
 
@@ -132,7 +134,15 @@ pub(super) fn close(folder: &Path, key: &IndexKey, bytes: u64) -> io::Result<u64
     encoder.include_checksum(true)?;
     // A reader then takes a window no larger than the batch.
     encoder.set_pledged_src_size(Some(bytes))?;
-    io::copy(&mut source, &mut encoder)?;
+    let mut slice = vec![0; SLICE_BYTES];
+    loop {
+        let read = source.read(&mut slice)?;
+        let Some(read @ [_, ..]) = slice.get(..read) else {
+            break;
+        };
+        encoder.write_all(read)?;
+        breathe();
+    }
     let target = encoder.finish()?;
     let target = target
         .into_inner()
