@@ -21,6 +21,8 @@ pub(super) enum Failure {
     Unknown,
     TooLong,
     TooSlow,
+    /// We made a mistake.
+    Broken,
     NoPage,
     /// What is asked for can't be.
     Odd(String),
@@ -76,7 +78,7 @@ impl Failure {
             Self::Find(FindError::Index(_))
             | Self::Store(_)
             | Self::Payloads(PayloadsError::Fetch(FetchError::Store(_))) => StatusCode::BAD_GATEWAY,
-            Self::Payloads(PayloadsError::Fetch(_) | PayloadsError::Open { .. }) => {
+            Self::Broken | Self::Payloads(PayloadsError::Fetch(_) | PayloadsError::Open { .. }) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }
@@ -88,6 +90,7 @@ impl Failure {
             Self::Unknown => "A token is needed",
             Self::TooLong => "This address is too long",
             Self::TooSlow => "This took too long",
+            Self::Broken => "This page can't be made",
             Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => "This can't be asked",
             Self::NoPage => "There is no such page",
             Self::Missing { .. } | Self::Find(_) => "Nothing was found",
@@ -105,6 +108,7 @@ impl Failure {
             Self::Unknown => "This viewer shows payloads only to who knows its token.".to_owned(),
             Self::TooLong => "An address has at most 4,096 bytes here.".to_owned(),
             Self::TooSlow => "The store did not answer within 10 seconds.".to_owned(),
+            Self::Broken => "The viewer made a mistake on the way to this page.".to_owned(),
             Self::NoPage => "No page has this address.".to_owned(),
             Self::Odd(what) | Self::Missing { what, .. } => what.clone(),
             Self::Find(error) => with_sources(error),
@@ -126,6 +130,10 @@ impl Failure {
             }
             Self::TooLong | Self::Odd(_) | Self::NoPage => "Go back to the list of reconciles.",
             Self::TooSlow => "Try again, or narrow what you look for: a kind, a name, a time.",
+            Self::Broken => {
+                "Other pages work. Please report it, with the address and what the viewer's log \
+                 says of it; the command line may show what this page would have."
+            }
             Self::Missing { advice, .. } => advice,
             Self::Find(FindError::Index(_)) => "Reload the page; what can be read is shown.",
             Self::Find(FindError::Ambiguous { .. }) => "Write more of the id.",

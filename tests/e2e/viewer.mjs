@@ -126,6 +126,20 @@ await check("a payload that is searched and folded", async () => {
   await close(page);
 });
 
+await check("every reconcile of the list", async () => {
+  const page = await open("/");
+  const traces = new Set();
+  for (let older = "/"; older; ) {
+    await page.goto(origin + older);
+    const links = await page.locator(".list th a").evaluateAll((found) => found.map((link) => link.getAttribute("href")));
+    links.forEach((link) => traces.add(link));
+    older = await page.locator(".pages a[rel=next]").evaluateAll((found) => found[0]?.getAttribute("href"));
+  }
+  assert.ok(traces.size > 50, `${traces.size} reconciles`);
+  for (const path of traces) assert.equal((await page.request.get(origin + path)).status(), 200, path);
+  await close(page);
+});
+
 await check("rows that come while somebody looks", async () => {
   const page = await open("/?kind=Hanger");
   await page.route("**/rows?**", async (route) => {
