@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod access;
+mod call;
 mod hostile;
 mod links;
 mod pages;

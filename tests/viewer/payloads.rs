@@ -117,14 +117,6 @@ async fn a_call_can_be_made_again_without_secrets() {
         }
     }
     assert!(encoded > 0, "nothing was redacted where bytes belong");
-    let page = served
-        .page(&format!("/trace/{}/step/0", lines[0].trace_id))
-        .await
-        .text();
-    assert!(
-        page.contains("apiextensions.fn.proto.v1.FunctionRunnerService/RunFunction < request.json"),
-        "{page}"
-    );
 }
 
 #[tokio::test]
