@@ -1,5 +1,7 @@
 //! Pages for what can't be shown: what is wrong, and what to do.
 
+use std::borrow::Cow;
+
 use axum::{
     http::StatusCode,
     response::{Html, IntoResponse, Response},
@@ -93,9 +95,14 @@ impl Failure {
             Self::Broken => "This page can't be made",
             Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => "This can't be asked",
             Self::NoPage => "There is no such page",
+            Self::Store(_)
+            | Self::Payloads(PayloadsError::Fetch(FetchError::Store(_)))
+            | Self::Find(FindError::Index(IndexError::List { .. } | IndexError::Fetch { .. })) => {
+                "The store does not answer"
+            }
+            Self::Find(FindError::Index(_)) => "The index can't be read",
             Self::Missing { .. } | Self::Find(_) => "Nothing was found",
             Self::Payloads(_) => "These payloads can't be shown",
-            Self::Store(_) => "The store does not answer",
         }
     }
 
@@ -118,8 +125,13 @@ impl Failure {
     }
 
     /// What to do.
-    pub(super) fn advice(&self) -> &'static str {
-        match self {
+    pub(super) fn advice(&self) -> Cow<'static, str> {
+        let advice = match self {
+            Self::Store(error)
+            | Self::Payloads(PayloadsError::Fetch(FetchError::Store(error)))
+            | Self::Find(FindError::Index(
+                IndexError::List { source: error, .. } | IndexError::Fetch { source: error, .. },
+            )) => return format!("What helps: {}.", error.trouble.advice()).into(),
             Self::Misdirected => {
                 "Use localhost or the number of the address it listens on, or start it with \
                  --viewer-url and the address that you use."
@@ -142,8 +154,8 @@ impl Failure {
                  is listed once its batch of the index is stored."
             }
             Self::Payloads(error) => advice_on(error),
-            Self::Store(error) => error.trouble.advice(),
-        }
+        };
+        advice.into()
     }
 }
 
@@ -159,8 +171,7 @@ fn advice_on(error: &PayloadsError) -> &'static str {
              --retention-bytes. A younger reconcile of the same XR may hold the same."
         }
         PayloadsError::NotAKey(_) => "A key begins with v1/reconciles/.",
-        PayloadsError::Fetch(FetchError::Store(error)) => error.trouble.advice(),
-        PayloadsError::Fetch(FetchError::Decompress { .. }) | PayloadsError::Open { .. } => {
+        PayloadsError::Fetch(_) | PayloadsError::Open { .. } => {
             "The object is damaged, was written by something else, or is larger than 64 MiB; fetch \
              it from the store as it is."
         }

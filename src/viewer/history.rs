@@ -70,7 +70,7 @@ pub(super) async fn show(
         ..Query::default()
     };
     // One more, that the last one is held against.
-    let found = viewer.lines(query, ENTRIES + 1).await;
+    let found = viewer.lines(query, ENTRIES + 1).await?;
     if found.lines.is_empty() && found.errors.is_empty() {
         return Err(Failure::Missing {
             what: format!(

@@ -38,8 +38,9 @@ pub(super) struct Found {
 }
 
 impl Viewer {
-    /// The first lines that a query asks for.
-    pub(super) async fn lines(&self, query: Query, most: usize) -> Found {
+    /// The first lines that a query asks for. A store that does not answer has not said that there
+    /// are none.
+    pub(super) async fn lines(&self, query: Query, most: usize) -> Result<Found, Failure> {
         let mut stream = Box::pin(self.answers.lines(query));
         let mut found = Found::default();
         while let Some(line) = stream.next().await {
@@ -53,7 +54,11 @@ impl Viewer {
                 Err(_) => {}
             }
         }
-        found
+        let mut errors = found.errors.iter();
+        match errors.position(|error| error.store_error().is_some()) {
+            Some(at) if found.lines.is_empty() => Err(found.errors.swap_remove(at).into()),
+            _ => Ok(found),
+        }
     }
 }
 
@@ -96,7 +101,7 @@ pub(super) async fn show_rows(
 
 async fn rows(viewer: &Viewer, params: &Params) -> Result<Markup, Failure> {
     let now = viewer.clock.now();
-    let found = viewer.lines(filter::query_of(params, now)?, ROWS).await;
+    let found = viewer.lines(filter::query_of(params, now)?, ROWS).await?;
     let oldest = found.lines.last().map(|line| line.started_at);
     Ok(html! {
         (trouble(&found.errors))

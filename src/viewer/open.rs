@@ -113,7 +113,7 @@ impl Viewer {
             trace_id: Some(trace_id.into_owned()),
             ..Query::default()
         };
-        self.lines(query, 1).await.lines.pop()
+        self.lines(query, 1).await.ok()?.lines.pop()
     }
 }
 

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod access;
+mod away;
 mod call;
 mod hostile;
 mod links;

@@ -18,18 +18,22 @@ const follow = (sign) => {
   let last = rows.innerHTML;
   const seen = document.createElement("div");
   sign.hidden = false;
+  const tell = (trouble) => {
+    sign.classList.toggle("off", Boolean(trouble));
+    sign.lastElementChild.textContent = trouble ? `not live: ${trouble}` : "live";
+  };
   const refresh = async () => {
     if (document.hidden || rows.contains(document.activeElement)) return;
     try {
       const { ok, html } = await fetchPart(sign.dataset.live);
-      sign.lastElementChild.textContent = ok ? "live" : "not live: the store does not answer";
+      tell(ok ? "" : "the store does not answer");
       if (!ok) return;
       seen.replaceChildren(parse(html));
       if (seen.innerHTML === last) return;
       last = seen.innerHTML;
       rows.replaceChildren(...seen.childNodes);
     } catch {
-      sign.lastElementChild.textContent = "not live: the viewer does not answer";
+      tell("the viewer does not answer");
     }
   };
   setInterval(refresh, 5000);
