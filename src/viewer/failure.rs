@@ -101,6 +101,7 @@ impl Failure {
                 "The store does not answer"
             }
             Self::Find(FindError::Index(_)) => "The index can't be read",
+            Self::Find(FindError::Ambiguous { .. }) => "This fits several reconciles",
             Self::Missing { .. } | Self::Find(_) => "Nothing was found",
             Self::Payloads(_) => "These payloads can't be shown",
         }

@@ -1,10 +1,10 @@
-//! `/`: reconciles, the newest first.
+//! `/`: reconciles, the newest first; with the id of one, the way to it.
 
 use std::sync::Arc;
 
 use axum::{
     extract::{RawQuery, State},
-    response::Html,
+    response::{Html, IntoResponse as _, Redirect, Response},
 };
 use futures_util::StreamExt as _;
 use maud::{Markup, html};
@@ -65,8 +65,12 @@ impl Viewer {
 pub(super) async fn show(
     State(viewer): State<Arc<Viewer>>,
     RawQuery(query): RawQuery,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let params = Params::parse(query.as_deref());
+    if let Some(id) = params.text("id") {
+        let line = viewer.find(id).await?;
+        return Ok(Redirect::to(&address::trace(&line.trace_id)).into_response());
+    }
     let table = rows(&viewer, &params).await?;
     let is_first = params.text("until").is_none();
     let live = address::Params::parse(query.as_deref()).without(&["until"]);
@@ -87,7 +91,7 @@ pub(super) async fn show(
         (filter::form(&params))
         div id="rows" { (table) }
     });
-    Ok(Html(body.into_string()))
+    Ok(Html(body.into_string()).into_response())
 }
 
 /// The table alone, for who has the page already.
