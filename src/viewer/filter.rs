@@ -146,7 +146,7 @@ pub(super) fn form(params: &Params) -> Markup {
             (choice("status", "Status", &statuses.collect::<Vec<_>>()))
             (choice("changed", "Changed", &[("", "any"), ("yes", "changed"), ("no", "the same")]))
             (choice("since", "In the last", &spans.collect::<Vec<_>>()))
-            (field("id", "Trace id", "or its beginning"))
+            (field("id", "Trace id", "78984527"))
             label class="field check" {
                 input type="checkbox" name="dropped" value="yes" checked[params.text("dropped").is_some()];
                 span { "Drops something" }
