@@ -16,7 +16,7 @@ use tokio::{
     sync::Semaphore,
     time::sleep,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A browser opens six, a probe and a scraper one each. Others wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
@@ -35,6 +35,7 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let open = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -56,9 +57,9 @@ pub(crate) async fn serve(
         let service = TowerToHyperService::new(routes.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let connection = open.watch(connection);
-        tokio::spawn(async move {
+        connections.spawn(async move {
             // A client that goes away or sends nonsense is its own trouble.
-            let _ = connection.await;
+            drop(connection.await);
             drop(seat);
         });
     }
