@@ -1,6 +1,6 @@
 //! `spanplane view`: the viewer over any store, also while a sidecar writes to it elsewhere.
 
-use std::{io::Write as _, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{io::Write as _, net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -13,15 +13,13 @@ use spanplane::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Where the default settings of a sidecar put its store.
-const DEFAULT_STORE: &str = "/var/run/pipeline-inspector/spanplane/store";
+use crate::cli::StoreArgs;
 
 /// What `view` can be told.
 #[derive(Args, Debug)]
 pub(crate) struct ViewArgs {
-    /// Store to look into [default: that of a sidecar with default settings on this machine]
-    #[arg(long, env = "SPANPLANE_STORE", value_name = "URL")]
-    store: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Where to serve. Off loopback it needs --token
     #[arg(long, default_value = "127.0.0.1:8686", value_name = "ADDRESS")]
@@ -45,12 +43,7 @@ impl ViewArgs {
     /// The settings, or everything that is wrong with them.
     pub(crate) fn validate(self) -> Result<View, Vec<String>> {
         let mut mistakes = Vec::new();
-        let store = match self.store {
-            None => Some(StoreUrl::folder(&PathBuf::from(DEFAULT_STORE))),
-            Some(url) => StoreUrl::parse(&url)
-                .map_err(|error| mistakes.push(format!("--store: {error}")))
-                .ok(),
-        };
+        let (store, _) = self.store.resolve();
         let flags = ["--address", "--token"];
         let served = ViewerSettings::parse(&self.address, self.token.as_deref(), flags)
             .map_err(|wrong| mistakes.extend(wrong))
@@ -61,8 +54,8 @@ impl ViewArgs {
         if !self.url.as_deref().is_none_or(is_plain_address) {
             mistakes.push("--url: this must be an http:// or https:// address".to_owned());
         }
-        match (store, served.flatten()) {
-            (Some(store), Some(served)) if mistakes.is_empty() => Ok(View {
+        match served.flatten() {
+            Some(served) if mistakes.is_empty() => Ok(View {
                 store,
                 address: served.address,
                 token: served.token,
@@ -90,7 +83,7 @@ impl View {
             let is_there = folder.try_exists().unwrap_or(false);
             anyhow::ensure!(
                 is_there,
-                "there is no {}; name a store with --store",
+                "there is no {}; name a store with --store, or a sidecar's --data-dir",
                 folder.display()
             );
         }

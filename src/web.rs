@@ -89,6 +89,10 @@ fn is_of_the_client(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "servers and clients of tests belong to no stage"
+)]
 mod tests {
     use axum::routing::get;
     use tokio::{

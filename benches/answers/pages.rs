@@ -120,8 +120,8 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         // It ended by itself, then.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        drop(self.process.kill());
+        drop(self.process.wait());
     }
 }
 

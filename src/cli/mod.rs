@@ -31,7 +31,7 @@ use std::{
 use clap::{Subcommand, ValueEnum};
 
 use self::nothing::Nothing;
-pub(crate) use self::screen::tell;
+pub(crate) use self::{screen::tell, session::StoreArgs};
 
 /// A question.
 #[derive(Debug, Subcommand)]

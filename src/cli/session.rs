@@ -46,7 +46,7 @@ pub(crate) struct AskArgs {
 
 /// Where the sidecar put everything.
 #[derive(Args, Clone, Debug)]
-struct StoreArgs {
+pub(crate) struct StoreArgs {
     /// The store of a sidecar [default: `store` in the data directory]
     #[arg(
         long,
@@ -79,6 +79,20 @@ struct StoreArgs {
     socket_path: PathBuf,
 }
 
+impl StoreArgs {
+    /// The store, and the data directory of a sidecar on this machine, if there may be one.
+    pub(crate) fn resolve(self) -> (StoreUrl, Option<PathBuf>) {
+        let beside_socket = || self.socket_path.with_file_name("spanplane");
+        match (self.store, self.data_dir) {
+            (Some(store), data_dir) => (store, data_dir),
+            (None, data_dir) => {
+                let data_dir = data_dir.unwrap_or_else(beside_socket);
+                (StoreUrl::folder(&data_dir.join("store")), Some(data_dir))
+            }
+        }
+    }
+}
+
 fn parse_store(text: &str) -> Result<StoreUrl, String> {
     StoreUrl::parse(text).map_err(|error| error.to_string())
 }
@@ -98,19 +112,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn open(args: AskArgs) -> anyhow::Result<Self> {
         let now = SystemClock.now();
-        let StoreArgs {
-            store,
-            data_dir,
-            socket_path,
-        } = args.store;
-        let beside_socket = || socket_path.with_file_name("spanplane");
-        let (store, data_dir) = match (store, data_dir) {
-            (Some(store), data_dir) => (store, data_dir),
-            (None, data_dir) => {
-                let data_dir = data_dir.unwrap_or_else(beside_socket);
-                (StoreUrl::folder(&data_dir.join("store")), Some(data_dir))
-            }
-        };
+        let (store, data_dir) = args.store.resolve();
         // NOTE: opening a store makes its folder, which is for who writes to it.
         if let Some(folder) = store.local_folder()
             && !folder.is_dir()

@@ -120,6 +120,14 @@ impl Params {
             .filter(|text| !text.is_empty())
     }
 
+    /// Every value of a name that may stand there several times, or hold several with commas
+    /// between.
+    pub(super) fn several(&self, name: &str) -> impl Iterator<Item = &str> {
+        let found = self.0.iter().filter(move |(other, _)| other == name);
+        let values = found.flat_map(|(_, values)| values.split(','));
+        values.map(str::trim).filter(|value| !value.is_empty())
+    }
+
     pub(super) fn number(&self, name: &str) -> Option<usize> {
         self.text(name)?.parse().ok()
     }
@@ -179,5 +187,7 @@ mod tests {
         assert_eq!(Params::parse(Some("until=1")).with("/", "until", ""), "/");
         assert_eq!((params.text("q"), params.text("name")), (Some("a b"), None));
         assert_eq!(params.raw("name"), Some(""));
+        let params = Params::parse(Some("a=1&b=2&a=&a=3,+4,"));
+        assert_eq!(params.several("a").collect::<Vec<_>>(), ["1", "3", "4"]);
     }
 }

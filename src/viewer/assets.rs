@@ -1,4 +1,4 @@
-//! Style, script and icon: compiled in, and named by what they hold, so that a browser keeps each
+//! Style, script, icon, and what a call is made by: compiled in, and named by what they hold, so that a browser keeps each
 //! for as long as it likes and never shows an old one.
 
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000
 /// Digits of the hash that stand in a name.
 const DIGITS: usize = 12;
 
-/// A file that pages need.
+/// A file that pages need or offer.
 #[derive(Debug)]
 pub(super) struct Asset {
     pub(super) address: String,
@@ -48,6 +48,17 @@ pub(super) static ICON: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("icon", "svg", "image/svg+xml", content)
 });
 
+/// What `grpcurl` needs to know to call a function.
+pub(super) static PROTO: LazyLock<Asset> = LazyLock::new(|| {
+    let content = include_str!("../../proto/apiextensions/fn/proto/v1/run_function.proto");
+    Asset::new(
+        "run_function",
+        "proto",
+        "text/plain; charset=utf-8",
+        content,
+    )
+});
+
 impl Asset {
     fn new(stem: &str, ending: &str, content_type: &'static str, content: &'static str) -> Self {
         let hash = PayloadHash::of(content.as_bytes()).to_string();
@@ -62,7 +73,7 @@ impl Asset {
 
 /// Serves one of them, by its name.
 pub(super) async fn serve_asset(Path(name): Path<String>) -> Response {
-    let assets = [&*STYLE, &*SCRIPT, &*ICON];
+    let assets = [&*STYLE, &*SCRIPT, &*ICON, &*PROTO];
     let found = assets
         .into_iter()
         .find(|asset| asset.address.strip_prefix("/assets/") == Some(name.as_str()));

@@ -44,7 +44,6 @@ pub(super) async fn show(
     })?;
     let _desk = viewer.take_desk().await;
     let [before, after] = [viewer.ends(&previous).await?, viewer.ends(&line).await?];
-    let [before, after] = [before.states(), after.states()];
     let page = Page {
         title: "What changed".to_owned(),
         trail: trail_into(&line),
@@ -57,8 +56,8 @@ pub(super) async fn show(
                 ", " (when(previous.started_at, viewer.clock.now()))
             }
         }
-        (section(&line, "Desired in the end", "desired", before.returned.as_ref(), after.returned.as_ref()))
-        (section(&line, "Observed", "observed", before.observed.as_ref(), after.observed.as_ref()))
+        (section(&line, "Desired in the end", "desired", before.returned().as_ref(), after.returned().as_ref()))
+        (section(&line, "Observed", "observed", before.observed().as_ref(), after.observed().as_ref()))
     });
     Ok(Html(body.into_string()))
 }

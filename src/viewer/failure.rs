@@ -1,5 +1,7 @@
 //! Pages for what can't be shown: what is wrong, and what to do.
 
+use std::borrow::Cow;
+
 use axum::{
     http::StatusCode,
     response::{Html, IntoResponse, Response},
@@ -21,6 +23,8 @@ pub(super) enum Failure {
     Unknown,
     TooLong,
     TooSlow,
+    /// We made a mistake.
+    Broken,
     NoPage,
     /// What is asked for can't be.
     Odd(String),
@@ -76,7 +80,7 @@ impl Failure {
             Self::Find(FindError::Index(_))
             | Self::Store(_)
             | Self::Payloads(PayloadsError::Fetch(FetchError::Store(_))) => StatusCode::BAD_GATEWAY,
-            Self::Payloads(PayloadsError::Fetch(_) | PayloadsError::Open { .. }) => {
+            Self::Broken | Self::Payloads(PayloadsError::Fetch(_) | PayloadsError::Open { .. }) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }
@@ -88,11 +92,18 @@ impl Failure {
             Self::Unknown => "A token is needed",
             Self::TooLong => "This address is too long",
             Self::TooSlow => "This took too long",
+            Self::Broken => "This page can't be made",
             Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => "This can't be asked",
             Self::NoPage => "There is no such page",
+            Self::Store(_)
+            | Self::Payloads(PayloadsError::Fetch(FetchError::Store(_)))
+            | Self::Find(FindError::Index(IndexError::List { .. } | IndexError::Fetch { .. })) => {
+                "The store does not answer"
+            }
+            Self::Find(FindError::Index(_)) => "The index can't be read",
+            Self::Find(FindError::Ambiguous { .. }) => "This fits several reconciles",
             Self::Missing { .. } | Self::Find(_) => "Nothing was found",
             Self::Payloads(_) => "These payloads can't be shown",
-            Self::Store(_) => "The store does not answer",
         }
     }
 
@@ -105,6 +116,7 @@ impl Failure {
             Self::Unknown => "This viewer shows payloads only to who knows its token.".to_owned(),
             Self::TooLong => "An address has at most 4,096 bytes here.".to_owned(),
             Self::TooSlow => "The store did not answer within 10 seconds.".to_owned(),
+            Self::Broken => "The viewer made a mistake on the way to this page.".to_owned(),
             Self::NoPage => "No page has this address.".to_owned(),
             Self::Odd(what) | Self::Missing { what, .. } => what.clone(),
             Self::Find(error) => with_sources(error),
@@ -114,8 +126,13 @@ impl Failure {
     }
 
     /// What to do.
-    pub(super) fn advice(&self) -> &'static str {
-        match self {
+    pub(super) fn advice(&self) -> Cow<'static, str> {
+        let advice = match self {
+            Self::Store(error)
+            | Self::Payloads(PayloadsError::Fetch(FetchError::Store(error)))
+            | Self::Find(FindError::Index(
+                IndexError::List { source: error, .. } | IndexError::Fetch { source: error, .. },
+            )) => return format!("What helps: {}.", error.trouble.advice()).into(),
             Self::Misdirected => {
                 "Use localhost or the number of the address it listens on, or start it with \
                  --viewer-url and the address that you use."
@@ -126,6 +143,10 @@ impl Failure {
             }
             Self::TooLong | Self::Odd(_) | Self::NoPage => "Go back to the list of reconciles.",
             Self::TooSlow => "Try again, or narrow what you look for: a kind, a name, a time.",
+            Self::Broken => {
+                "Other pages work. Please report it, with the address and what the viewer's log \
+                 says of it; the command line may show what this page would have."
+            }
             Self::Missing { advice, .. } => advice,
             Self::Find(FindError::Index(_)) => "Reload the page; what can be read is shown.",
             Self::Find(FindError::Ambiguous { .. }) => "Write more of the id.",
@@ -134,8 +155,8 @@ impl Failure {
                  is listed once its batch of the index is stored."
             }
             Self::Payloads(error) => advice_on(error),
-            Self::Store(error) => error.trouble.advice(),
-        }
+        };
+        advice.into()
     }
 }
 
@@ -151,8 +172,7 @@ fn advice_on(error: &PayloadsError) -> &'static str {
              --retention-bytes. A younger reconcile of the same XR may hold the same."
         }
         PayloadsError::NotAKey(_) => "A key begins with v1/reconciles/.",
-        PayloadsError::Fetch(FetchError::Store(error)) => error.trouble.advice(),
-        PayloadsError::Fetch(FetchError::Decompress { .. }) | PayloadsError::Open { .. } => {
+        PayloadsError::Fetch(_) | PayloadsError::Open { .. } => {
             "The object is damaged, was written by something else, or is larger than 64 MiB; fetch \
              it from the store as it is."
         }

@@ -64,11 +64,7 @@ pub(super) fn query_of(params: &Params, now: Timestamp) -> Result<Query, Failure
             name: owned("name"),
             uid: None,
         },
-        statuses: params
-            .text("status")
-            .map(statuses)
-            .transpose()?
-            .unwrap_or_default(),
+        statuses: statuses(params)?,
         changed: match params.text("changed") {
             None => None,
             Some("yes") => Some(true),
@@ -81,16 +77,18 @@ pub(super) fn query_of(params: &Params, now: Timestamp) -> Result<Query, Failure
     })
 }
 
-fn statuses(text: &str) -> Result<Vec<Status>, Failure> {
-    let is_asked = |status: &Status| match text {
+/// All that are asked for, in their own order.
+fn statuses(params: &Params) -> Result<Vec<Status>, Failure> {
+    let is_meant = |status: &Status, word: &str| match word {
         FAILED => status.is_failure(),
         other => status.as_str() == other,
     };
-    let asked: Vec<_> = STATUSES.into_iter().filter(is_asked).collect();
-    if asked.is_empty() {
-        return Err(odd("status", text));
+    let is_odd = |word: &&str| !STATUSES.iter().any(|status| is_meant(status, word));
+    if let Some(word) = params.several("status").find(is_odd) {
+        return Err(odd("status", word));
     }
-    Ok(asked)
+    let is_asked = |status: &Status| params.several("status").any(|word| is_meant(status, word));
+    Ok(STATUSES.into_iter().filter(is_asked).collect())
 }
 
 /// A point in time: RFC 3339, or so long ago.
@@ -116,20 +114,25 @@ pub(super) fn form(params: &Params) -> Markup {
         }
     };
     let choice = |name: &'static str, label: &'static str, options: &[(&str, &str)]| {
+        let chosen = params.several(name).collect::<Vec<_>>().join(",");
         html! {
             label class="field" {
                 span { (label) }
                 select name=(name) {
                     @for (value, word) in options {
-                        option value=(value) selected[params.raw(name) == Some(value)] { (word) }
+                        option value=(value) selected[chosen == *value] { (word) }
                     }
                 }
             }
         }
     };
-    let statuses = [("", "any"), (FAILED, "any failure")];
-    let statuses = statuses
+    let words: Vec<_> = params.several("status").collect();
+    let together = (words.len() > 1).then(|| (words.join(","), words.join(" or ")));
+    let together = together.as_ref();
+    let statuses = together
+        .map(|(value, word)| (value.as_str(), word.as_str()))
         .into_iter()
+        .chain([("", "any"), (FAILED, "any failure")])
         .chain(STATUSES.map(|s| (s.as_str(), s.as_str())));
     let spans = [("", "any time")]
         .into_iter()
@@ -143,6 +146,7 @@ pub(super) fn form(params: &Params) -> Markup {
             (choice("status", "Status", &statuses.collect::<Vec<_>>()))
             (choice("changed", "Changed", &[("", "any"), ("yes", "changed"), ("no", "the same")]))
             (choice("since", "In the last", &spans.collect::<Vec<_>>()))
+            (field("id", "Trace id", "78984527"))
             label class="field check" {
                 input type="checkbox" name="dropped" value="yes" checked[params.text("dropped").is_some()];
                 span { "Drops something" }
@@ -186,12 +190,17 @@ mod tests {
             Some(Timestamp::from_nanos(0) + Duration::from_hours(1))
         );
         assert_eq!(query("kind=&status=").unwrap(), Query::default());
+        for several in ["status=error&status=fatal", "status=error,fatal,error"] {
+            let asked = query(several).unwrap();
+            assert_eq!(asked.statuses, [Status::Fatal, Status::Error], "{several}");
+        }
     }
 
     #[test]
     fn what_can_not_be_is_told() {
         for odd in [
             "status=great",
+            "status=error,great",
             "changed=maybe",
             "since=yesterday",
             "until=x",

@@ -1,9 +1,10 @@
 //! What every request passes: limits, access, and the headers of every answer.
 //!
-//! Invariant: nothing that a page shows can run, load or send anything that is not our own; and
-//! neither many requests nor a long one take more than their share.
+//! Invariant: nothing that a page shows can run, load or send anything that is not our own;
+//! neither many requests nor a long one take more than their share; and every request is answered,
+//! even one that trips over a mistake of ours.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
@@ -17,6 +18,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use futures_util::FutureExt as _;
 
 use super::{Viewer, access::Verdict, failure::Failure};
 
@@ -67,10 +69,22 @@ async fn admit(viewer: &Viewer, request: Request, next: Next) -> Response {
     let work = async {
         // It is never closed.
         let _turn = viewer.turns.acquire().await;
-        next.run(request).await
+        answer(request, next).await
     };
     let done = tokio::time::timeout(DEADLINE, work).await;
     done.unwrap_or_else(|_| Failure::TooSlow.into_response())
+}
+
+/// The page, or what stands for one that can't be made.
+async fn answer(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    // NOTE: nothing that a handler may leave half done outlives it; permits are given back.
+    let page = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    page.unwrap_or_else(|_| {
+        // What went wrong and where was told as it happened.
+        tracing::warn!(path, "cannot make a page");
+        Failure::Broken.into_response()
+    })
 }
 
 fn remember(location: &str, cookie: &str) -> Response {
@@ -107,4 +121,37 @@ fn secure(headers: &mut HeaderMap) {
     headers
         .entry(CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, body::Body, http::header::HOST, middleware, routing::get};
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::{
+        archive::{Archive, Compression, StoreUrl, Variables},
+        time::SystemClock,
+        viewer::Access,
+    };
+
+    #[tokio::test]
+    async fn a_page_that_breaks_is_answered_and_takes_nothing_from_the_next() {
+        let url = StoreUrl::parse("memory:///").unwrap();
+        let archive = Archive::open(&url, &Variables::default(), Compression::default()).unwrap();
+        let access = Access::new([127, 0, 0, 1].into(), None, None);
+        let viewer = Arc::new(Viewer::new(archive, access, Arc::new(SystemClock)));
+        let broken = || async { "there is no page".parse::<u8>().unwrap().to_string() };
+        let routes = Router::new()
+            .route("/", get(broken))
+            .layer(middleware::from_fn_with_state(Arc::clone(&viewer), guard));
+        for _ in 0..=AT_WORK {
+            let request = Request::get("/").header(HOST, "localhost");
+            let request = request.body(Body::empty()).unwrap();
+            let response = routes.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            assert!(response.headers().contains_key(CONTENT_SECURITY_POLICY));
+        }
+        assert_eq!(viewer.turns.available_permits(), AT_WORK);
+    }
 }

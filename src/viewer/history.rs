@@ -70,7 +70,7 @@ pub(super) async fn show(
         ..Query::default()
     };
     // One more, that the last one is held against.
-    let found = viewer.lines(query, ENTRIES + 1).await;
+    let found = viewer.lines(query, ENTRIES + 1).await?;
     if found.lines.is_empty() && found.errors.is_empty() {
         return Err(Failure::Missing {
             what: format!(
@@ -167,23 +167,12 @@ fn entry_of(
 ) -> Markup {
     let line = &entry.line;
     let both = before.and_then(|before| Some((before.ends.as_ref()?, entry.ends.as_ref()?)));
-    let [desired, observed] = both.map_or([const { None }; 2], |(before, after)| {
-        let [before, after] = [before.states(), after.states()];
-        [
-            told(
-                before.returned.as_ref(),
-                after.returned.as_ref(),
-                line,
-                resource,
-            ),
-            told(
-                before.observed.as_ref(),
-                after.observed.as_ref(),
-                line,
-                resource,
-            ),
-        ]
-    });
+    let differs = |of: fn(&StepTexts) -> Option<answers::State<'_>>| {
+        let (before, after) = both?;
+        told(of(before).as_ref(), of(after).as_ref(), line, resource)
+    };
+    let desired = differs(StepTexts::returned);
+    let observed = differs(StepTexts::observed);
     let is_about_other =
         resource.is_some() && desired.is_none() && observed.is_none() && both.is_some();
     if is_about_other {

@@ -1,10 +1,10 @@
-//! `/`: reconciles, the newest first.
+//! `/`: reconciles, the newest first; with the id of one, the way to it.
 
 use std::sync::Arc;
 
 use axum::{
     extract::{RawQuery, State},
-    response::Html,
+    response::{Html, IntoResponse as _, Redirect, Response},
 };
 use futures_util::StreamExt as _;
 use maud::{Markup, html};
@@ -38,8 +38,9 @@ pub(super) struct Found {
 }
 
 impl Viewer {
-    /// The first lines that a query asks for.
-    pub(super) async fn lines(&self, query: Query, most: usize) -> Found {
+    /// The first lines that a query asks for. A store that does not answer has not said that there
+    /// are none.
+    pub(super) async fn lines(&self, query: Query, most: usize) -> Result<Found, Failure> {
         let mut stream = Box::pin(self.answers.lines(query));
         let mut found = Found::default();
         while let Some(line) = stream.next().await {
@@ -53,15 +54,23 @@ impl Viewer {
                 Err(_) => {}
             }
         }
-        found
+        let mut errors = found.errors.iter();
+        match errors.position(|error| error.store_error().is_some()) {
+            Some(at) if found.lines.is_empty() => Err(found.errors.swap_remove(at).into()),
+            _ => Ok(found),
+        }
     }
 }
 
 pub(super) async fn show(
     State(viewer): State<Arc<Viewer>>,
     RawQuery(query): RawQuery,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let params = Params::parse(query.as_deref());
+    if let Some(id) = params.text("id") {
+        let line = viewer.find(id).await?;
+        return Ok(Redirect::to(&address::trace(&line.trace_id)).into_response());
+    }
     let table = rows(&viewer, &params).await?;
     let is_first = params.text("until").is_none();
     let live = address::Params::parse(query.as_deref()).without(&["until"]);
@@ -82,7 +91,7 @@ pub(super) async fn show(
         (filter::form(&params))
         div id="rows" { (table) }
     });
-    Ok(Html(body.into_string()))
+    Ok(Html(body.into_string()).into_response())
 }
 
 /// The table alone, for who has the page already.
@@ -96,7 +105,7 @@ pub(super) async fn show_rows(
 
 async fn rows(viewer: &Viewer, params: &Params) -> Result<Markup, Failure> {
     let now = viewer.clock.now();
-    let found = viewer.lines(filter::query_of(params, now)?, ROWS).await;
+    let found = viewer.lines(filter::query_of(params, now)?, ROWS).await?;
     let oldest = found.lines.last().map(|line| line.started_at);
     Ok(html! {
         (trouble(&found.errors))

@@ -55,11 +55,14 @@ pub(super) async fn show(
     let _desk = viewer.take_desk().await;
     let stored = viewer.answers.document(key).await;
     let line = viewer.line_of(&parsed, stored.as_ref().ok()).await;
-    let content = match stored {
-        Ok(stored) => opened(&stored, key, pointer, &params)?,
+    let (content, line) = match (stored, line) {
+        (Ok(stored), line) => (
+            opened(&stored, key, pointer, &params)?,
+            line.unwrap_or_default(),
+        ),
         // With its reconcile around it, a payload that is gone is not nothing.
-        Err(error) if line.is_some() => sorry(&error.into()),
-        Err(error) => return Err(error.into()),
+        (Err(error), Ok(Some(line))) => (sorry(&error.into()), Some(line)),
+        (Err(error), line) => return Err(absence(error, line)),
     };
     let can_sign = viewer.answers.archive().can_sign();
     let title = if pointer.is_empty() {
@@ -102,18 +105,41 @@ pub(super) async fn sign(
 
 impl Viewer {
     /// The line of the reconcile that an object holds, if it is still in the index.
-    async fn line_of(&self, key: &Key, stored: Option<&StoredDocument>) -> Option<Line> {
-        let (began, in_key) = key.began()?;
+    pub(super) async fn line_of(
+        &self,
+        key: &Key,
+        stored: Option<&StoredDocument>,
+    ) -> Result<Option<Line>, Failure> {
+        let Some((began, in_key)) = key.began() else {
+            return Ok(None);
+        };
         // In a key, an odd id stands in other letters.
         let document = stored.and_then(|stored| stored.open().ok());
         let trace_id = document.map_or(in_key.into(), |document| document.trace_id);
         let query = Query {
             since: Some(began - AROUND),
             until: Some(began + AROUND),
-            trace_id: Some(trace_id.into_owned()),
+            trace_id: Some(trace_id.to_string()),
             ..Query::default()
         };
-        self.lines(query, 1).await.lines.pop()
+        let line = self.lines(query, 1).await?.lines.pop();
+        // It was looked for by what its id begins with.
+        Ok(line.filter(|line| line.trace_id == trace_id))
+    }
+}
+
+/// Why an object can't be shown. That it was there once is known from its reconcile alone.
+pub(super) fn absence(error: PayloadsError, line: Result<Option<Line>, Failure>) -> Failure {
+    match (error, line) {
+        (PayloadsError::Gone { key, .. }, Ok(None)) => Failure::Missing {
+            what: format!(
+                "No such reconcile is known: neither the store nor its index has anything of {key}."
+            ),
+            advice: "Either it expired long ago and its line with it, or nothing was ever stored \
+                     under this key: it may be cut off, or of another store.",
+        },
+        (PayloadsError::Gone { .. }, Err(failure)) => failure,
+        (error, _) => error.into(),
     }
 }
 

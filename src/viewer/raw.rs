@@ -12,8 +12,18 @@ use axum::{
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use super::{Viewer, address::Params, failure::Failure, open::split_pointer};
-use crate::{answers::Payload, json::Json, redact::REDACTED};
+use super::{
+    Viewer,
+    address::Params,
+    failure::Failure,
+    open::{absence, split_pointer},
+};
+use crate::{
+    answers::{Payload, PayloadsError},
+    archive::Key,
+    json::Json,
+    redact::REDACTED,
+};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -27,8 +37,12 @@ pub(super) async fn show(
     let key = params.text("key").unwrap_or_default();
     let pointer = params.text("pointer").unwrap_or_default();
     let is_call = params.text("as") == Some("call");
+    let parsed = Key::parse(key).ok_or_else(|| PayloadsError::NotAKey(key.to_owned()))?;
     let _desk = viewer.take_desk().await;
-    let stored = viewer.answers.document(key).await?;
+    let stored = match viewer.answers.document(key).await {
+        Ok(stored) => stored,
+        Err(error) => return Err(absence(error, viewer.line_of(&parsed, None).await)),
+    };
     let (content_type, body) = if pointer.is_empty() {
         (JSON, stored.text().as_bytes().to_vec())
     } else {

@@ -1,6 +1,7 @@
 //! The few payloads that a page needs, taken out of a document so that the rest can go.
 //!
-//! Invariant: memory holds the texts of one or two steps, not a reconcile's.
+//! Invariant: memory holds the texts of one or two steps, not a reconcile's; and of the states that
+//! they tell of, which take several times as much, those that are looked at just now.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -57,15 +58,6 @@ pub(super) struct StepTexts {
     has_failed: bool,
 }
 
-/// The states that these tell of; `None` for what is not known.
-#[derive(Debug)]
-pub(super) struct StepStates<'t> {
-    pub(super) observed: Option<State<'t>>,
-    pub(super) given: Option<State<'t>>,
-    /// What a step that failed returned is nothing: nobody applies it.
-    pub(super) returned: Option<State<'t>>,
-}
-
 impl StepTexts {
     pub(super) fn of(document: &Document<'_>, step: &LineStep) -> Self {
         Self {
@@ -86,15 +78,21 @@ impl StepTexts {
         }
     }
 
-    pub(super) fn states(&self) -> StepStates<'_> {
-        let request = self.request.parts();
-        let response = self.response.parts().filter(|_| !self.has_failed);
-        let observed = request.as_ref().and_then(|parts| parts.observed);
-        StepStates {
-            observed: observed.and_then(|text| State::read(Some(text.get()))),
-            given: request.and_then(|parts| State::read(parts.desired.map(RawValue::get))),
-            returned: response.and_then(|parts| State::read(parts.desired.map(RawValue::get))),
-        }
+    /// `None` if it is not known, as with the others.
+    pub(super) fn observed(&self) -> Option<State<'_>> {
+        let observed = self.request.parts()?.observed?;
+        State::read(Some(observed.get()))
+    }
+
+    pub(super) fn given(&self) -> Option<State<'_>> {
+        let given = self.request.parts()?.desired;
+        State::read(given.map(RawValue::get))
+    }
+
+    /// What a step that failed returned is nothing: nobody applies it.
+    pub(super) fn returned(&self) -> Option<State<'_>> {
+        let returned = self.response.parts().filter(|_| !self.has_failed)?.desired;
+        State::read(returned.map(RawValue::get))
     }
 }
 
@@ -111,18 +109,10 @@ mod tests {
             has_failed,
         };
         let done = texts(json("{}"), false);
-        let states = done.states();
-        assert!(
-            states
-                .observed
-                .is_some_and(|state| state.composite.is_some())
-        );
-        assert_eq!(states.given, Some(State::default()));
-        assert_eq!(states.returned, Some(State::default()));
-        assert_eq!(texts(json("{}"), true).states().returned, None);
-        assert_eq!(
-            texts(Text::Other("x".to_owned()), false).states().returned,
-            None
-        );
+        assert!(done.observed().unwrap().composite.is_some());
+        assert_eq!(done.given(), Some(State::default()));
+        assert_eq!(done.returned(), Some(State::default()));
+        assert_eq!(texts(json("{}"), true).returned(), None);
+        assert_eq!(texts(Text::Other("x".to_owned()), false).returned(), None);
     }
 }

@@ -2,6 +2,7 @@
 
 import time
 
+import again
 import bucket
 import by_hand
 import index
@@ -27,7 +28,7 @@ def make(work, peers, ports):
     sampler = Collector(folder, peers, ports, ["tail-sampling"], ["quiet"], "sampler", SAMPLED_ENDPOINT=f"127.0.0.1:{kept.otlp}")
     has_minio = peers.has("minio", "MinIO, a bucket that is missing, and the lifecycle rule (SeaweedFS takes its place for the rest)")
     made = Stack("broad", work, peers, ports, minio if has_minio else seaweedfs, "grpc", ["onwards"], SAMPLER_ENDPOINT=f"127.0.0.1:{sampler.grpc}")
-    made.kept, made.sampler, made.has_minio, made.scenarios = kept, sampler, has_minio, set(SCENARIOS)
+    made.kept, made.sampler, made.has_minio, made.scenarios, made.ports = kept, sampler, has_minio, set(SCENARIOS), ports
     return made
 
 
@@ -130,6 +131,7 @@ def check(stack, called):
     bucket.check_bucket(stack)
     if stack.has_minio:
         bucket.check_lifecycle(stack)
+    again.check_calls(stack, stack.ports)
     table = index.check_index(stack, found)
     index.check_halves(stack, table)
     if stack.core.is_real:

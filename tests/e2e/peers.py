@@ -20,11 +20,11 @@ class Peers:
 
     def binary(self, name):
         found = self.find(name)
-        assert found, f"{name} is in neither bin nor py/bin of {self.folder}"
+        assert found, f"{name} is in no folder of {self.folder}"
         return found
 
     def find(self, name):
-        for place in ("bin", "py/bin"):
+        for place in ("bin", "py/bin", "pyfn/bin"):
             if (self.folder / place / name).exists():
                 return self.folder / place / name
         return None

@@ -58,10 +58,58 @@ await check("from the list to what a step did to a resource", async () => {
   await panel.waitFor();
   assert.match(await panel.innerText(), /What tidy did[\s\S]*bucket-b[\s\S]*item: bucket-b/);
   await shoot(page, "peek");
+  const boxes = await Promise.all([panel, page.locator(".cell[aria-current]")].map((each) => each.boundingBox()));
+  assert.ok(boxes[1].x + boxes[1].width <= boxes[0].x, `the panel covers its cell: ${JSON.stringify(boxes)}`);
   await page.keyboard.press("Escape");
   assert.equal(await panel.count(), 0);
   const focused = await page.evaluate(() => document.activeElement.title);
   assert.match(focused, /bucket-b in tidy: dropped/);
+  await close(page);
+});
+
+await check("a look into a cell is an address: handed on, and gone with Back", async () => {
+  for (const viewport of [DESK, { width: 800, height: 900 }, PHONE]) {
+    const page = await open(dropping, { viewport });
+    await page.click(deleting);
+    await page.click("tr:has-text('bucket-b') td.dropped a.cell");
+    await page.waitForSelector("aside.peek");
+    const shared = page.url();
+    assert.match(shared, /#cell=1&resource=bucket-b$/);
+    const other = page.locator("tr:has-text('bucket-a') td.added a.cell");
+    await other.focus();
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/#cell=0&resource=bucket-a$/);
+    await page.waitForSelector("aside.peek:has-text('bucket-a')");
+    await page.goBack();
+    await page.waitForSelector("aside.peek", { state: "detached" });
+    assert.doesNotMatch(page.url(), /#cell/);
+    await page.goForward();
+    await page.waitForSelector("aside.peek:has-text('bucket-a')");
+    await close(page);
+
+    const path = shared.slice(origin.length);
+    const visitor = await open(path, { viewport });
+    await visitor.waitForSelector("aside.peek:has-text('bucket-b')");
+    const [panel, cell] = await Promise.all(["aside.peek", ".cell[aria-current]"].map((each) => visitor.locator(each).boundingBox()));
+    const isFree = cell.x + cell.width <= panel.x + 1 || cell.y + cell.height <= panel.y + 1;
+    assert.ok(isFree, `the panel covers its cell: ${JSON.stringify([panel, cell])}`);
+    await shoot(visitor, `peek-${viewport.width}`);
+    await visitor.click("aside.peek >> text=Close");
+    assert.equal(await visitor.locator("aside.peek").count(), 0);
+    assert.doesNotMatch(visitor.url(), /#cell/);
+    await close(visitor);
+  }
+});
+
+await check("resources narrowed by name while somebody types", async () => {
+  const page = await open("/trace/Network%2Fprod-net");
+  const rows = page.locator(".matrix tbody tr");
+  const before = await rows.count();
+  await page.locator("[data-narrow]").pressSequentially("subnet-public");
+  await page.waitForFunction((count) => document.querySelectorAll(".matrix tbody tr").length < count, before);
+  for (const name of await rows.locator("th .name").allInnerTexts()) assert.match(name, /subnet-public/);
+  await page.waitForURL(/name=subnet-public/);
+  assert.ok(await page.locator("[data-narrow]").evaluate((input) => input === document.activeElement));
   await close(page);
 });
 
@@ -126,6 +174,20 @@ await check("a payload that is searched and folded", async () => {
   await close(page);
 });
 
+await check("every reconcile of the list", async () => {
+  const page = await open("/");
+  const traces = new Set();
+  for (let older = "/"; older; ) {
+    await page.goto(origin + older);
+    const links = await page.locator(".list th a").evaluateAll((found) => found.map((link) => link.getAttribute("href")));
+    links.forEach((link) => traces.add(link));
+    older = await page.locator(".pages a[rel=next]").evaluateAll((found) => found[0]?.getAttribute("href"));
+  }
+  assert.ok(traces.size > 40, `${traces.size} reconciles`);
+  for (const path of traces) assert.equal((await page.request.get(origin + path)).status(), 200, path);
+  await close(page);
+});
+
 await check("rows that come while somebody looks", async () => {
   const page = await open("/?kind=Hanger");
   await page.route("**/rows?**", async (route) => {
@@ -134,6 +196,13 @@ await check("rows that come while somebody looks", async () => {
     await route.fulfill({ response, body: html });
   });
   await page.waitForSelector("text=a newcomer");
+  await page.unroute("**/rows?**");
+  await page.route("**/rows?**", (route) => route.fulfill({ status: 502, body: "" }));
+  await page.waitForSelector(".live.off:has-text('not live: the store does not answer')");
+  // Chromium tells of each answer that is none.
+  page.complaints = page.complaints.filter((complaint) => !complaint.includes("502"));
+  await page.unroute("**/rows?**");
+  await page.waitForSelector(".live:not(.off)");
   await close(page);
 });
 

@@ -4,6 +4,8 @@
 #![cfg(test)]
 
 mod access;
+mod away;
+mod call;
 mod hostile;
 mod links;
 mod pages;

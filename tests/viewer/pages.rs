@@ -40,6 +40,31 @@ async fn the_list_is_narrowed_and_paged() {
     let none = served.page("/?name=nobody").await;
     assert!(none.text().contains("No reconcile fits these filters"));
     assert_eq!(served.get("/?status=great").await.status.as_u16(), 400);
+
+    let is_asked = |line: &&Line| matches!(line.status, Status::Fatal | Status::Error);
+    let several = lines.iter().filter(is_asked).count();
+    let answer = served.page("/?status=error&status=fatal").await;
+    assert_eq!(rows(&answer.body), several.min(50));
+    // What is asked for stays so when the form is sent again.
+    let option = "<option value=\"error,fatal\" selected>error or fatal</option>";
+    assert!(answer.body.contains(option), "{}", answer.body);
+    let again = served.page("/?status=error,fatal").await;
+    assert_eq!(rows(&again.body), several.min(50));
+}
+
+#[tokio::test]
+async fn the_list_leads_to_a_reconcile_by_its_id() {
+    let served = Served::of_captures(&["dropper"]).await;
+    let id = served.lines().await.remove(0).trace_id;
+    let (beginning, _) = id.split_at(8);
+    for asked in [&id, beginning] {
+        let answer = served.get(&format!("/?kind=&id=+{asked}")).await;
+        assert_eq!(answer.status.as_u16(), 303, "{}", answer.text());
+        assert_eq!(answer.header("location"), format!("/trace/{id}"));
+    }
+    let unknown = served.get("/?id=zzzz").await;
+    assert_eq!(unknown.status.as_u16(), 404);
+    assert!(unknown.text().contains("begins with zzzz"));
 }
 
 #[tokio::test]

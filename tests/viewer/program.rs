@@ -45,11 +45,13 @@ async fn off_loopback_nothing_starts_without_a_token() {
         assert_eq!(code, Some(2), "{arguments:?}: {told}");
         assert!(told.contains("token"), "{told}");
     }
-    let (code, told) = refused(&["view", "--store=ftp://x", "--address=x", "--url=x"]).await;
+    let (code, told) = refused(&["view", "--address=x", "--url=x"]).await;
     assert_eq!(code, Some(2));
-    for flag in ["--store", "--address", "--url"] {
+    for flag in ["--address", "--url"] {
         assert!(told.contains(flag), "{flag} is not in {told}");
     }
+    let (code, told) = refused(&["view", "--store=ftp://x"]).await;
+    assert_eq!((code, told.contains("--store")), (Some(2), true), "{told}");
 }
 
 #[tokio::test]
@@ -68,8 +70,17 @@ async fn a_store_that_is_not_there_is_told() {
 async fn any_store_can_be_viewed() {
     let home = Home::new();
     home.play(&[], &capture("dropper")).await;
-    let store = format!("--store=file://{}", home.data_dir().join("store").display());
-    let mut child = program(&["view", &store, "--address=127.0.0.1:0"])
+    let data_dir = home.data_dir();
+    for flag in [
+        format!("--store=file://{}", data_dir.join("store").display()),
+        format!("--data-dir={}", data_dir.display()),
+    ] {
+        view(&flag).await;
+    }
+}
+
+async fn view(flag: &str) {
+    let mut child = program(&["view", flag, "--address=127.0.0.1:0"])
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -58,6 +58,19 @@ pub enum IndexError {
     TooManyBatches { folder: String, limit: usize },
 }
 
+impl IndexError {
+    /// The call to the store that failed, if one did.
+    pub fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Self::List { source, .. } | Self::Fetch { source, .. } => Some(source),
+            Self::Batch { .. }
+            | Self::Lines { .. }
+            | Self::Version { .. }
+            | Self::TooManyBatches { .. } => None,
+        }
+    }
+}
+
 impl Archive {
     /// Stores a batch of index lines, in place of what stands there.
     pub async fn put_index(&self, key: &IndexKey, body: Bytes) -> Result<(), StoreError> {

@@ -18,54 +18,113 @@ const follow = (sign) => {
   let last = rows.innerHTML;
   const seen = document.createElement("div");
   sign.hidden = false;
+  const tell = (trouble) => {
+    sign.classList.toggle("off", Boolean(trouble));
+    sign.lastElementChild.textContent = trouble ? `not live: ${trouble}` : "live";
+  };
   const refresh = async () => {
     if (document.hidden || rows.contains(document.activeElement)) return;
     try {
       const { ok, html } = await fetchPart(sign.dataset.live);
-      sign.lastElementChild.textContent = ok ? "live" : "not live: the store does not answer";
+      tell(ok ? "" : "the store does not answer");
       if (!ok) return;
       seen.replaceChildren(parse(html));
       if (seen.innerHTML === last) return;
       last = seen.innerHTML;
       rows.replaceChildren(...seen.childNodes);
     } catch {
-      sign.lastElementChild.textContent = "not live: the viewer does not answer";
+      tell("the viewer does not answer");
     }
   };
   setInterval(refresh, 5000);
 };
 
-// A look into a cell, beside the matrix.
+// A look into a cell, beside the matrix. Which one stands behind the # of the address, so that it can be handed on, and
+// Back closes it.
 const peek = {
   panel: null,
   from: null,
-  async open(link) {
-    const address = new URL(link.href);
-    address.pathname += "/change";
-    address.hash = "";
-    const { html } = await fetchPart(address);
-    this.close();
+  wanted: "",
+  // What the address asks for.
+  async follow() {
+    const wanted = location.hash.startsWith("#cell=") ? location.hash.slice(1) : "";
+    if (wanted === this.wanted) return;
+    this.wanted = wanted;
+    if (!wanted) { this.remove(); return; }
+    const words = new URLSearchParams(wanted);
+    const step = `${location.pathname}/step/${encodeURIComponent(words.get("cell"))}`;
+    const resource = encodeURIComponent(words.get("resource"));
+    const { ok, html } = await fetchPart(`${step}/change?resource=${resource}`).catch(() => ({ ok: false }));
+    if (wanted !== this.wanted) return;
+    if (ok) this.show(html);
+    else location.href = `${step}?resource=${resource}#did`;
+  },
+  open(cell) {
+    const words = new URLSearchParams(cell.search);
+    const place = cell.pathname.split("/").pop();
+    const address = `#cell=${place}&resource=${encodeURIComponent(words.get("resource"))}`;
+    // One step back closes it, however many cells were looked into.
+    if (this.panel) history.replaceState(history.state, "", address);
+    else history.pushState({ isPeek: true }, "", address);
+    this.follow();
+  },
+  close() {
+    if (!this.panel) return;
+    this.wanted = "";
+    this.remove();
+    if (history.state?.isPeek) history.back();
+    else history.replaceState(null, "", location.pathname + location.search);
+  },
+  show(html) {
+    this.panel?.remove();
+    this.from?.removeAttribute("aria-current");
+    const words = new URLSearchParams(this.wanted);
+    const isIt = (cell) => cell.pathname.endsWith(`/step/${words.get("cell")}`) && new URLSearchParams(cell.search).get("resource") === words.get("resource");
+    this.from = all(".matrix a.cell").find(isIt) ?? null;
     this.panel = document.createElement("aside");
     this.panel.className = "peek";
-    this.panel.setAttribute("aria-label", link.title);
+    this.panel.setAttribute("aria-label", this.from?.title ?? "What a step did");
     const close = document.createElement("button");
     close.type = "button";
     close.className = "quiet peek-close";
     close.textContent = "Close";
-    close.addEventListener("click", () => this.close(true));
+    close.addEventListener("click", () => this.close());
     this.panel.append(close, parse(html));
     document.body.append(this.panel);
-    this.from = link;
-    link.setAttribute("aria-current", "true");
-    ($("h2", this.panel) ?? close).focus();
+    this.from?.setAttribute("aria-current", "true");
+    // The page made room for the panel.
+    this.from?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    ($("h2", this.panel) ?? close).focus({ preventScroll: true });
   },
-  close(returns = false) {
-    if (!this.panel) return;
-    this.panel.remove();
+  remove() {
+    this.panel?.remove();
     this.panel = null;
-    this.from.removeAttribute("aria-current");
-    if (returns) this.from.focus();
+    this.from?.removeAttribute("aria-current");
+    this.from?.focus();
+    this.from = null;
   },
+};
+
+// The matrix narrowed while somebody types: by the server, which has also the rows of other pages.
+const narrow = (input) => {
+  let asked = 0;
+  let timer;
+  const refresh = async () => {
+    const number = ++asked;
+    const address = new URL(input.form.action);
+    address.search = new URLSearchParams(new FormData(input.form));
+    address.hash = "";
+    const { ok, html } = await fetchPart(address).catch(() => ({ ok: false }));
+    if (!ok || number !== asked) return;
+    const fresh = $("[data-matrix]", new DOMParser().parseFromString(html, "text/html"));
+    if (!fresh) return;
+    $("[data-matrix]").replaceWith(fresh);
+    history.replaceState(history.state, "", address.pathname + address.search + location.hash);
+  };
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(refresh, 150);
+  });
 };
 
 // Through the matrix by arrows: the nearest cell that is a link.
@@ -172,12 +231,12 @@ document.addEventListener("click", (event) => {
   const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
   if (!cell || !isPlain) return;
   event.preventDefault();
-  peek.open(cell).catch(() => { location.href = cell.href; });
+  peek.open(cell);
 });
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") { peek.close(true); return; }
+  if (event.key === "Escape") { peek.close(); return; }
   if (isTyping(event.target) || help.open) return;
   const inMatrix = event.target.closest(".matrix tbody a");
   if (inMatrix && event.key.startsWith("Arrow")) {
@@ -203,3 +262,6 @@ all("[data-live]").forEach(follow);
 all("[data-copy]").forEach(addCopy);
 all("[data-expand]").forEach(addExpand);
 all("[data-search]").forEach(search);
+all("[data-narrow]").forEach(narrow);
+addEventListener("popstate", () => peek.follow());
+peek.follow();

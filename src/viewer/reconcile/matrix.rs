@@ -29,24 +29,26 @@ pub(super) fn render(
                 h2 id="matrix-title" { "Resources, step by step" }
                 (choices(&selection, params, &path))
             }
-            div class="frame" tabindex="0" role="region" aria-label="The matrix, which scrolls" {
-                table class="matrix" {
-                    caption class="sr" { "What each step did to each resource" }
-                    thead { tr {
-                        th scope="col" class="corner" { "Resource" }
-                        th scope="col" class="observed" { "Observed" }
-                        @for (place, step) in line.steps.iter().enumerate() { (column(line, place, step)) }
-                        th scope="col" class="fate" { "Outcome" }
-                    } }
-                    tbody {
-                        @for entry in &selection.entries { (entry_row(line, pipeline, entry, params)) }
+            div data-matrix {
+                div class="frame" tabindex="0" role="region" aria-label="The matrix, which scrolls" {
+                    table class="matrix" {
+                        caption class="sr" { "What each step did to each resource" }
+                        thead { tr {
+                            th scope="col" class="corner" { "Resource" }
+                            th scope="col" class="observed" { "Observed" }
+                            @for (place, step) in line.steps.iter().enumerate() { (column(line, place, step)) }
+                            th scope="col" class="fate" { "Outcome" }
+                        } }
+                        tbody {
+                            @for entry in &selection.entries { (entry_row(line, pipeline, entry, params)) }
+                        }
+                    }
+                    @if selection.entries.is_empty() {
+                        p class="nothing" { "No resource is like this." }
                     }
                 }
-                @if selection.entries.is_empty() {
-                    p class="nothing" { "No resource is like this." }
-                }
+                (pages(&selection, params, &path))
             }
-            (pages(&selection, params, &path))
             (legend())
         }
     }
@@ -68,7 +70,7 @@ fn choices(selection: &Selection<'_>, params: &Params, path: &str) -> Markup {
         form class="find" method="get" action={ (path) "#matrix-title" } role="search" aria-label="Find resources" {
             input type="hidden" name="rows" value=(selection.choice.as_str());
             input type="search" name="name" value=(params.raw("name").unwrap_or_default())
-                placeholder="Name contains" aria-label="Name contains" autocomplete="off";
+                placeholder="Name contains" aria-label="Name contains" autocomplete="off" data-narrow;
         }
     }
 }

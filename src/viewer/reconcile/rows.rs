@@ -59,7 +59,7 @@ impl Choice {
     fn takes(self, row: &Row<'_>) -> bool {
         match self {
             Self::All => true,
-            Self::Moving => !matches!(row.fate, Fate::Keep | Fate::Unknown),
+            Self::Moving => !matches!(row.fate, Fate::Keep | Fate::Never | Fate::Unknown),
             Self::Dropped => {
                 row.fate == Fate::Delete || row.cells.iter().any(|cell| cell.mark == Mark::Dropped)
             }
@@ -204,11 +204,13 @@ mod tests {
             row("a", Mark::Added, Fate::Keep),
             row("b", Mark::Dropped, Fate::Delete),
             row("ab", Mark::Added, Fate::Create),
+            // Asked for and dropped, and never there.
+            row("c", Mark::Dropped, Fate::Never),
         ];
         let matrix = Matrix { rows };
         let select = |query| names(&Selection::of(&matrix, &Params::parse(Some(query))));
         assert_eq!(select("rows=moving"), [("b", 0), ("ab", 0)]);
-        assert_eq!(select("rows=dropped"), [("b", 0)]);
+        assert_eq!(select("rows=dropped"), [("b", 0), ("c", 0)]);
         assert_eq!(select("name=a"), [("a", 0), ("ab", 0)]);
         assert_eq!(select("rows=nonsense&from=9"), []);
     }

@@ -62,11 +62,8 @@ fn row(line: &Line, place: usize, step: &LineStep) -> Markup {
 
 /// NOTE: drawn with attributes, since the policy of these pages allows no style in them.
 fn bar(line: &Line, step: &LineStep) -> Markup {
-    let whole = line.duration_ms.max(0.001);
     let start = step.started_at.since(line.started_at).as_secs_f64() * 1_000.0;
-    let left = (start / whole * 100.0).clamp(0.0, 100.0 - THINNEST);
-    let lasted = step.duration_ms.unwrap_or(whole - start);
-    let width = (lasted / whole * 100.0).clamp(THINNEST, 100.0 - left);
+    let (left, width) = stretch(line.duration_ms, start, step.duration_ms);
     html! {
         svg class="bar" width="100%" height="12" aria-hidden="true" focusable="false" {
             rect class="rail" x="0" y="5.5" width="100%" height="1" {}
@@ -74,6 +71,16 @@ fn bar(line: &Line, step: &LineStep) -> Markup {
                 width={ (format!("{width:.2}")) "%" } height="10" rx="2.5" {}
         }
     }
+}
+
+/// Where a bar begins and how wide it is, in percent of the whole. Times are milliseconds.
+fn stretch(whole: f64, start: f64, lasted: Option<f64>) -> (f64, f64) {
+    let whole = whole.max(0.001);
+    let left = (start / whole * 100.0).clamp(0.0, 100.0 - THINNEST);
+    let lasted = lasted.unwrap_or(whole - start);
+    // NOTE: what is left of 100 may come out a hair below the thinnest, so this can't be a clamp.
+    let width = (lasted / whole * 100.0).min(100.0 - left).max(THINNEST);
+    (left, width)
 }
 
 /// What a step did to the desired state.
@@ -142,5 +149,27 @@ fn condition_of(condition: &Condition) -> Markup {
             " " span class="label" { (plain(&condition.reason)) }
             @if let Some(message) = &condition.message { " " (plain(&cut(message, MESSAGE_BYTES))) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_stays_within_the_whole_and_is_never_invisible() {
+        for (whole, start, lasted) in [
+            (140_000.0, 140_000.0, Some(0.0)),
+            (140_000.0, 150_000.0, None),
+            (0.0, 0.0, Some(0.0)),
+            (0.0, 5.0, None),
+            (100.0, 0.0, Some(1_000.0)),
+            (100.0, -5.0, Some(-5.0)),
+        ] {
+            let (left, width) = stretch(whole, start, lasted);
+            assert!(left >= 0.0 && width >= THINNEST, "{left} {width}");
+            assert!(left + width <= 100.0 + 1e-9, "{left} {width}");
+        }
+        assert_eq!(stretch(200.0, 50.0, Some(100.0)), (25.0, 50.0));
     }
 }

@@ -20,7 +20,7 @@ use super::{
     failure::Failure,
     page::Page,
     reconcile::{did, said, trail_into},
-    texts::{StepStates, StepTexts},
+    texts::StepTexts,
     words::{Badge, clock, lasted, plain, short_id, step_name},
 };
 use crate::{
@@ -70,12 +70,12 @@ pub(super) async fn show(
             .and_then(|previous| Some((previous, same_step(previous, step)?)));
         if let Some((previous, earlier)) = earlier {
             let earlier = viewer.step_texts(previous, earlier).await?;
-            against(&line, previous, &earlier.states(), &texts.states())
+            against(&line, previous, &earlier, &texts)
         } else {
             html! { p class="nothing" { "No earlier reconcile is known that had a step of this name." } }
         }
     } else {
-        done(&line, step, &texts.states(), params.raw("resource"))
+        done(&line, step, &texts, params.raw("resource"))
     };
     let path = address::step(&line.trace_id, place);
     let page = Page {
@@ -125,7 +125,7 @@ pub(super) async fn show_change(
             a class="button quiet" href=(address::step(&line.trace_id, place)) { "Whole step" }
             a class="button quiet" href=(address::story(&line.trace_id, resource)) { "Its story" }
         }
-        (done(&line, step, &texts.states(), Some(resource)))
+        (done(&line, step, &texts, Some(resource)))
     };
     Ok(Html(body.into_string()))
 }
@@ -179,8 +179,8 @@ fn head(line: &Line, place: usize, step: &LineStep) -> Markup {
 }
 
 /// What a step did to what it was given.
-fn done(line: &Line, step: &LineStep, states: &StepStates<'_>, only: Option<&str>) -> Markup {
-    let (Some(given), Some(returned)) = (&states.given, &states.returned) else {
+fn done(line: &Line, step: &LineStep, texts: &StepTexts, only: Option<&str>) -> Markup {
+    let (Some(given), Some(returned)) = (texts.given(), texts.returned()) else {
         return html! {
             p class="nothing" {
                 @if step.status.is_failure() {
@@ -191,7 +191,7 @@ fn done(line: &Line, step: &LineStep, states: &StepStates<'_>, only: Option<&str
             }
         };
     };
-    let found: Vec<ResourceChange<'_>> = compare(given, returned)
+    let found: Vec<ResourceChange<'_>> = compare(&given, &returned)
         .into_iter()
         .filter(|change| only.is_none_or(|only| change.name == only))
         .collect();
@@ -221,19 +221,14 @@ fn done(line: &Line, step: &LineStep, states: &StepStates<'_>, only: Option<&str
 }
 
 /// A step against the same step of the reconcile before.
-fn against(
-    line: &Line,
-    previous: &Line,
-    before: &StepStates<'_>,
-    after: &StepStates<'_>,
-) -> Markup {
+fn against(line: &Line, previous: &Line, before: &StepTexts, after: &StepTexts) -> Markup {
     html! {
         p class="quiet" {
             "The reconcile before is "
             a href=(address::trace(&previous.trace_id)) { code { (short_id(&previous.trace_id)) } } "."
         }
-        (section(line, "Returned", "returned", before.returned.as_ref(), after.returned.as_ref()))
-        (section(line, "Given", "given", before.given.as_ref(), after.given.as_ref()))
-        (section(line, "Observed", "observed", before.observed.as_ref(), after.observed.as_ref()))
+        (section(line, "Returned", "returned", before.returned().as_ref(), after.returned().as_ref()))
+        (section(line, "Given", "given", before.given().as_ref(), after.given().as_ref()))
+        (section(line, "Observed", "observed", before.observed().as_ref(), after.observed().as_ref()))
     }
 }
