@@ -12,7 +12,12 @@ use fastrand::Rng;
 pub(crate) const STEPS: usize = 5;
 
 /// The XR's own part of the observed state, and the JSON around it all.
-const AROUND_BYTES: usize = 1400;
+const AROUND_BYTES: usize = 1700;
+/// Of a desired resource, what stands around its spec.
+const AROUND_SPEC_BYTES: usize = 200;
+
+/// Of a rule, about.
+const RULE_BYTES: usize = 150;
 
 /// What a payload holds.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +30,16 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn observed_bytes(self) -> usize {
-        let observed = (2 * self.request_bytes / 3).saturating_sub(AROUND_BYTES);
-        observed / self.resources
+    fn observed_bytes(self) -> usize {
+        self.bytes_per_resource() * 2 / 3
     }
 
-    pub(crate) fn desired_bytes(self) -> usize {
-        self.request_bytes / 3 / self.resources
+    fn spec_bytes(self) -> usize {
+        (self.bytes_per_resource() / 3).saturating_sub(AROUND_SPEC_BYTES)
+    }
+
+    fn bytes_per_resource(self) -> usize {
+        self.request_bytes.saturating_sub(AROUND_BYTES) / self.resources
     }
 }
 
@@ -50,10 +58,10 @@ impl Bodies {
         for place in 1..shape.resources {
             let resource = Resource::new(place, seed);
             observed.push_str(", ");
-            resource.write_observed(&mut observed, 1, shape.observed_bytes());
+            resource.write_observed(&mut observed, 1, shape);
             for (step, desired) in desired.iter_mut().enumerate() {
                 desired.push_str(", ");
-                resource.write_desired(desired, 1, step, shape.desired_bytes());
+                resource.write_desired(desired, 1, step, shape);
             }
         }
         Self { observed, desired }
@@ -85,100 +93,120 @@ impl Resource {
         Rng::with_seed(self.seed.wrapping_mul(1_000_003) + self.place as u64)
     }
 
-    fn kind(&self) -> (&'static str, &'static str) {
-        KINDS
-            .get(self.place % KINDS.len())
-            .copied()
-            .unwrap_or(("", ""))
-    }
-
-    /// With all that the API server and a provider add; `version` is how often it changed.
-    pub(crate) fn write_observed(&self, out: &mut String, version: u32, bytes: usize) {
-        let end = out.len() + bytes;
+    /// With all that the API server and a provider add to what is desired in the end; `version` is
+    /// how often it changed.
+    pub(crate) fn write_observed(&self, out: &mut String, version: u32, shape: Shape) {
+        let end = out.len() + shape.observed_bytes();
         let mut rng = self.rng();
-        let (place, (api_version, kind)) = (self.place, self.kind());
         let (name, uid, id) = (hex(&mut rng, 12), uuid(&mut rng), hex(&mut rng, 17));
-        let time = time(&mut rng);
+        let (key, time) = (self.write_head(out), time(&mut rng));
         let resource_version = 1_000_000 + rng.u32(..900_000) + version;
+        let labels = self.labels(STEPS);
         write(
             out,
             format_args!(
-                "\"{}-{place}\":{{\"resource\":{{\"apiVersion\":\"{api_version}\", \"kind\":\"{kind}\", \
-             \"metadata\":{{\"annotations\":{{\"crossplane.io/composition-resource-name\":\"{}-{place}\", \
-             \"crossplane.io/external-create-succeeded\":\"{time}\", \"crossplane.io/external-name\":\"res-{id}\"}}, \
-             \"creationTimestamp\":\"{time}\", \"finalizers\":[\"finalizer.managedresource.crossplane.io\"], \
-             \"generation\":{version}, \"labels\":{{\"crossplane.io/composite\":\"platform\"}}, \
-             \"name\":\"platform-{name}\", \"resourceVersion\":\"{resource_version}\", \"uid\":\"{uid}\"}}, \
-             \"spec\":{{\"deletionPolicy\":\"Delete\", \"forProvider\":{{\"capacity\":{version}, \"region\":\"eu-central-1\"}}, \
-             \"providerConfigRef\":{{\"name\":\"default\"}}}}, \"status\":{{\"atProvider\":{{\
-             \"arn\":\"arn:aws:ec2:eu-central-1:120000000000:res/res-{id}\", \"capacity\":{version}, \"id\":\"res-{id}\", \
-             \"rules\":[",
-                kind.to_lowercase(),
-                kind.to_lowercase(),
+                "\"metadata\":{{\"annotations\":{{\"crossplane.io/composition-resource-name\":\"{key}\", \
+                 \"crossplane.io/external-create-succeeded\":\"{time}\", \
+                 \"crossplane.io/external-name\":\"res-{id}\"}}, \"creationTimestamp\":\"{time}\", \
+                 \"finalizers\":[\"finalizer.managedresource.crossplane.io\"], \"generation\":{version}, \
+                 \"labels\":{{\"crossplane.io/composite\":\"platform\", {labels}}}, \"name\":\"platform-{name}\", \
+                 \"resourceVersion\":\"{resource_version}\", \"uid\":\"{uid}\"}}, "
+            ),
+        );
+        self.write_spec(out, version, shape.spec_bytes());
+        write(
+            out,
+            format_args!(
+                ", \"status\":{{\"atProvider\":{{\"arn\":\"arn:aws:ec2:eu-central-1:120000000000:res/res-{id}\", \
+                 \"capacity\":{version}, \"rules\":["
             ),
         );
         let tail = format!(
             "]}}, \"conditions\":[{{\"lastTransitionTime\":\"{time}\", \"reason\":\"ReconcileSuccess\", \
-             \"status\":\"True\", \"type\":\"Synced\"}}, {{\"lastTransitionTime\":\"{time}\", \"reason\":\"Available\", \
-             \"status\":\"True\", \"type\":\"Ready\"}}]}}}}}}"
+             \"status\":\"True\", \"type\":\"Synced\"}}, {{\"lastTransitionTime\":\"{time}\", \
+             \"reason\":\"Available\", \"status\":\"True\", \"type\":\"Ready\"}}]}}}}}}"
         );
-        write_rules(out, &mut rng, end.saturating_sub(tail.len()), true);
+        write_rules(out, &mut rng, end.saturating_sub(tail.len()), "ruleId");
         out.push_str(&tail);
     }
 
     /// As a step leaves it: the first composes it, those in between add to some, the last finds
     /// all of them ready.
-    pub(crate) fn write_desired(&self, out: &mut String, version: u32, step: usize, bytes: usize) {
-        let end = out.len() + bytes;
-        let mut rng = self.rng();
-        let (place, (api_version, kind)) = (self.place, self.kind());
+    pub(crate) fn write_desired(&self, out: &mut String, version: u32, step: usize, shape: Shape) {
+        self.write_head(out);
+        let labels = self.labels(step);
         write(
             out,
-            format_args!(
-                "\"{}-{place}\":{{\"resource\":{{\"apiVersion\":\"{api_version}\", \"kind\":\"{kind}\", ",
-                kind.to_lowercase(),
-            ),
+            format_args!("\"metadata\":{{\"labels\":{{{labels}}}}}, "),
         );
-        let labels = ["team", "cost-center", "data-class"].iter().zip(1..=step);
-        let labels = labels.filter(|(_, by)| (place + by) % 2 == 0);
-        let labels: Vec<_> = labels
-            .map(|(label, by)| format!("\"{label}\":\"value-{by}\""))
-            .collect();
-        let labels = labels.join(", ");
-        write(
-            out,
-            format_args!(
-                "\"metadata\":{{\"labels\":{{{labels}}}}}, \"spec\":{{\"deletionPolicy\":\"Delete\", \
-             \"forProvider\":{{\"capacity\":{version}, \"region\":\"eu-central-1\", \"rules\":["
-            ),
-        );
-        let ready = if step + 1 == STEPS {
-            ", \"ready\":\"READY_TRUE\""
+        self.write_spec(out, version, shape.spec_bytes());
+        let is_last = step + 1 == STEPS;
+        out.push_str(if is_last {
+            "}, \"ready\":\"READY_TRUE\"}"
         } else {
-            ""
-        };
-        let tail = format!("]}}, \"providerConfigRef\":{{\"name\":\"default\"}}}}}}{ready}}}");
-        write_rules(out, &mut rng, end.saturating_sub(tail.len()), false);
-        out.push_str(&tail);
+            "}}"
+        });
+    }
+
+    /// Up to its metadata; returns its name among the composed resources.
+    fn write_head(&self, out: &mut String) -> String {
+        let kind = KINDS.get(self.place % KINDS.len());
+        let (api_version, kind) = kind.copied().unwrap_or_default();
+        let key = format!("{}-{}", kind.to_lowercase(), self.place);
+        write(
+            out,
+            format_args!(
+                "\"{key}\":{{\"resource\":{{\"apiVersion\":\"{api_version}\", \"kind\":\"{kind}\", "
+            ),
+        );
+        key
+    }
+
+    /// Those that a step and the ones before it have put on; each of them puts one on every other
+    /// resource.
+    fn labels(&self, step: usize) -> String {
+        let labels = ["team", "cost-center", "data-class"].iter().zip(1..=step);
+        let labels = labels.filter(|(_, by)| (self.place + by).is_multiple_of(2));
+        let mut text = "\"tier\":\"backend\"".to_owned();
+        for (label, by) in labels {
+            write(&mut text, format_args!(", \"{label}\":\"value-{by}\""));
+        }
+        text
+    }
+
+    fn write_spec(&self, out: &mut String, version: u32, bytes: usize) {
+        let end = out.len() + bytes;
+        write(
+            out,
+            format_args!(
+                "\"spec\":{{\"deletionPolicy\":\"Delete\", \"forProvider\":{{\"capacity\":{version}, \
+                 \"region\":\"eu-central-1\", \"rules\":["
+            ),
+        );
+        let tail = "]}, \"providerConfigRef\":{\"name\":\"default\"}}";
+        write_rules(
+            out,
+            &mut self.rng(),
+            end.saturating_sub(tail.len()),
+            "sourceGroup",
+        );
+        out.push_str(tail);
     }
 }
 
-/// As many as fit.
-fn write_rules(out: &mut String, rng: &mut Rng, end: usize, is_observed: bool) {
+/// As many as fit, each with an id under this name.
+fn write_rules(out: &mut String, rng: &mut Rng, end: usize, id: &str) {
     let mut separator = "";
-    while out.len() + 140 < end {
+    while out.len() + RULE_BYTES < end {
         let (a, b, port) = (rng.u8(..), rng.u8(..), rng.u16(1024..));
+        let group = hex(rng, 17);
         write(
             out,
             format_args!(
-                "{separator}{{\"cidr\":\"10.{a}.{b}.0/24\", \"description\":\"from subnet {a} to port {port}\", \
-             \"fromPort\":{port}, \"protocol\":\"tcp\", "
+                "{separator}{{\"cidr\":\"10.{a}.{b}.0/24\", \"description\":\"to port {port}\", \
+                 \"fromPort\":{port}, \"protocol\":\"tcp\", \"{id}\":\"sg-{group}\", \"toPort\":{port}}}"
             ),
         );
-        if is_observed {
-            write(out, format_args!("\"ruleId\":\"sgr-{}\", ", hex(rng, 17)));
-        }
-        write(out, format_args!("\"toPort\":{port}}}"));
         separator = ", ";
     }
 }

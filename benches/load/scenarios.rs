@@ -16,8 +16,8 @@ const GROW: Duration = Duration::from_mins(1);
 
 /// The same bytes a second however XRs grow, so that what differs is what they cost.
 const GROW_MB_PER_SECOND: f64 = 10.0;
-/// Of the request's size, messages of a reconcile have in all.
-const SIZES_PER_RECONCILE: f64 = 6.3;
+/// The bytes of a reconcile in sizes of its requests.
+const SIZES_PER_RECONCILE: f64 = 6.1;
 /// Of a resource, observed and desired.
 const RESOURCE_BYTES: usize = 5 * 1024;
 

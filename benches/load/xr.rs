@@ -75,11 +75,7 @@ impl Xr {
         // NOTE: other ids in every run, or a server would take them for messages that it knows.
         let trace_id = uuid(&mut Rng::new());
         let mut observed = String::new();
-        Resource::new(0, 0).write_observed(
-            &mut observed,
-            self.version,
-            self.shape.observed_bytes(),
-        );
+        Resource::new(0, 0).write_observed(&mut observed, self.version, self.shape);
         Reconcile {
             observed,
             trace_id,
@@ -152,8 +148,7 @@ impl Reconcile<'_> {
     /// The desired state as a step leaves it, in pieces: the resource that changes, and the rest.
     fn desired(&self, step: usize) -> (String, &str) {
         let mut changing = "\"composite\":{\"resource\":{\"status\":{\"endpoint\":\"10.0.0.1\"}}}, \"resources\":{".to_owned();
-        let bytes = self.xr.shape.desired_bytes();
-        Resource::new(0, 0).write_desired(&mut changing, self.xr.version, step, bytes);
+        Resource::new(0, 0).write_desired(&mut changing, self.xr.version, step, self.xr.shape);
         let rest = self.xr.bodies.desired.get(step);
         (changing, rest.map(String::as_str).unwrap_or_default())
     }
