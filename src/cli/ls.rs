@@ -1,6 +1,6 @@
 //! `spanplane ls`: reconciles, the newest first; or, followed, as they come.
 
-use std::{collections::BTreeMap, process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use clap::{
     Args,
@@ -11,10 +11,11 @@ use spanplane::{
     answers::SubjectName,
     archive::Query,
     line::{Line, Status},
-    time::{Clock as _, SystemClock, Timestamp},
+    time::Timestamp,
 };
 
 use super::{
+    follow::follow,
     moment::{show_ago, show_millis},
     nothing::{Nothing, title_of},
     row::Style,
@@ -31,11 +32,9 @@ const STATUSES: [Status; 5] = [
     Status::Error,
 ];
 
-/// How often the index is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A line comes up to a minute after its reconcile ended, which may have waited for a response for
-/// more than two.
-const LATE: Duration = Duration::from_mins(10);
+/// Of columns whose head is printed before it is known what will stand under it: an XR and its
+/// namespace, a status, whether it changed, steps, a duration, a function.
+const WIDTHS: [usize; 7] = [24, 12, 10, 7, 5, 8, 20];
 
 /// What `ls` can be told.
 #[derive(Args, Debug)]
@@ -91,16 +90,16 @@ pub(crate) async fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
     let mut session = Session::open(args.ask.clone())?;
     let query = query_of(&args, &session);
     let mut list = List::new(&session);
-    if args.follow {
-        session.screen.be_live();
-        return follow(&mut session, list, query, args.limit).await;
-    }
-    let mut lines = Box::pin(session.answers.lines(query));
     let limit = if args.limit == 0 {
         usize::MAX
     } else {
         args.limit
     };
+    if args.follow {
+        session.screen.be_live();
+        return follow(&mut session, list, query, limit).await;
+    }
+    let mut lines = Box::pin(session.answers.lines(query));
     let (mut found, mut trouble) = (0, None);
     while found < limit
         && let Some(line) = lines.next().await
@@ -158,62 +157,9 @@ fn query_of(args: &LsArgs, session: &Session) -> Query {
     }
 }
 
-/// Looks again and again, and shows what was not there before.
-async fn follow(
-    session: &mut Session,
-    mut list: List,
-    query: Query,
-    limit: usize,
-) -> anyhow::Result<ExitCode> {
-    let mut seen: BTreeMap<(Timestamp, String), usize> = BTreeMap::new();
-    let mut is_first = true;
-    loop {
-        let since = (!is_first).then(|| SystemClock.now() - LATE);
-        let asked = Query {
-            since: since.max(query.since),
-            ..query.clone()
-        };
-        let mut news = Vec::new();
-        let mut lines = Box::pin(session.answers.lines(asked));
-        while let Some(line) = lines.next().await {
-            match line {
-                // A part that came late stands in a line of its own, with more steps.
-                Ok(line) => {
-                    let key = (line.started_at, line.trace_id.clone());
-                    if seen.get(&key) != Some(&line.steps.len()) {
-                        seen.insert(key, line.steps.len());
-                        news.push(line);
-                    }
-                }
-                Err(error) => tell_trouble(&error),
-            }
-            if is_first && limit > 0 && news.len() >= limit {
-                break;
-            }
-        }
-        session.now = SystemClock.now();
-        for line in news.iter().rev() {
-            list.add(session, line)?;
-        }
-        let rows = if is_first {
-            list.table.lay_out()
-        } else {
-            list.table.take_rows()
-        };
-        if session.screen.format().is_for_people() {
-            session.screen.rows(&rows)?;
-        }
-        list.table.take_rows();
-        session.screen.flush()?;
-        is_first = false;
-        seen.retain(|(started_at, _), _| *started_at + LATE * 2 > session.now);
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
 /// The table for people; what is for programs goes out at once.
-struct List {
-    table: Table,
+pub(super) struct List {
+    pub(super) table: Table,
     is_wide: bool,
     is_terminal: bool,
 }
@@ -255,7 +201,22 @@ impl List {
         }
     }
 
-    fn add(&mut self, session: &mut Session, line: &Line) -> anyhow::Result<()> {
+    /// Leaves room for what is not known yet.
+    pub(super) fn widen(&mut self) {
+        let when = if self.shows_ago() {
+            "59m59s ago".len()
+        } else {
+            "2026-11-16T04:36:46.133Z".len()
+        };
+        self.table.widen([when].iter().chain(&WIDTHS));
+    }
+
+    /// On a terminal people are told how long ago it was.
+    fn shows_ago(&self) -> bool {
+        self.is_terminal && !self.is_wide
+    }
+
+    pub(super) fn add(&mut self, session: &mut Session, line: &Line) -> anyhow::Result<()> {
         if session.screen.format().is_for_people() {
             self.table.push(self.cells(session.now, line));
             return Ok(());
@@ -266,9 +227,10 @@ impl List {
     fn cells(&self, now: Timestamp, line: &Line) -> Vec<Cell> {
         let plain = |text: String| (Style::Plain, text);
         let or_none = |text: &str| plain(if text.is_empty() { "-" } else { text }.to_owned());
-        let when = match (self.is_wide, self.is_terminal) {
-            (false, true) => show_ago(line.started_at, now),
-            _ => line.started_at.rfc3339_millis(),
+        let when = if self.shows_ago() {
+            show_ago(line.started_at, now)
+        } else {
+            line.started_at.rfc3339_millis()
         };
         let failing = line.steps.iter().find(|step| step.status.is_failure());
         let mut cells = vec![

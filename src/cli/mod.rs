@@ -8,6 +8,7 @@
 mod backlog;
 mod changes;
 mod diff;
+mod follow;
 mod health;
 mod history;
 mod ls;

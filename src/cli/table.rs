@@ -29,13 +29,24 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The head and all rows.
-    pub(crate) fn lay_out(&self) -> Vec<Row> {
+    /// Makes the first columns at least so wide.
+    pub(crate) fn widen<'w>(&mut self, widths: impl Iterator<Item = &'w usize>) {
+        for (width, least) in self.widths.iter_mut().zip(widths) {
+            *width = (*width).max(*least);
+        }
+    }
+
+    pub(crate) fn head(&self) -> Row {
         let head = self.head.iter();
         let head: Vec<_> = head
             .map(|name| (Style::Faint, (*name).to_owned()))
             .collect();
-        let mut rows = vec![self.lay_out_cells(&head)];
+        self.lay_out_cells(&head)
+    }
+
+    /// The head and all rows.
+    pub(crate) fn lay_out(&self) -> Vec<Row> {
+        let mut rows = vec![self.head()];
         rows.extend(self.rows.iter().map(|cells| self.lay_out_cells(cells)));
         rows
     }
