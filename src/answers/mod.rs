@@ -31,5 +31,5 @@ pub use self::{
     reference::{Reference, SubjectName},
     state::{Resource, State},
     story::{Moment, Reason, Story},
-    telling::{tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel},
+    telling::{TOLD_CONDITIONS, tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel},
 };

@@ -7,12 +7,12 @@ use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
     answers::{
-        Fate, Mark, Matrix, Moment, Pipeline, Reason, Reference, Resource, Sequel, Story,
-        SubjectName, asked_for_by, resources_named, tell_existence, tell_fate, tell_moment,
+        Mark, Matrix, Moment, Pipeline, Reason, Reference, Resource, Sequel, Story,
+        SubjectName, TOLD_CONDITIONS, asked_for_by, resources_named, tell_existence, tell_fate, tell_moment,
         tell_readiness, tell_sequel,
     },
     archive::Query,
-    json::Change,
+    json::{Change, Json},
     line::{Line, LineStep},
 };
 
@@ -233,6 +233,9 @@ struct Told<'t> {
     resource: &'t str,
     kind: &'t str,
     exists: bool,
+    /// What is observed of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<ToldObserved<'t>>,
     steps: Vec<ToldMoment<'t>>,
     outcome: &'static str,
     why: String,
@@ -243,6 +246,15 @@ struct Told<'t> {
     next: Option<ToldReconcile<'t>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequel: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ToldObserved<'t> {
+    /// In the cluster.
+    name: &'t str,
+    is_being_deleted: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<&'t Json<'t>>,
 }
 
 #[derive(Serialize)]
@@ -287,9 +299,10 @@ impl Telling<'_> {
 
     /// Nothing, where nothing was predicted.
     fn sequel(&self) -> Option<String> {
-        let fate = self.story.fate;
-        let is_predicted = !matches!(fate, Fate::Never | Fate::Unknown);
-        is_predicted.then(|| tell_sequel(fate, &self.sequel, self.next))
+        let story = &self.story;
+        story
+            .is_predicted()
+            .then(|| tell_sequel(story.fate, &self.sequel, self.next))
     }
 
     fn lacking(&self) -> &[Change<'_>] {
@@ -367,6 +380,14 @@ impl Telling<'_> {
             resource: self.story.name,
             kind: self.kind(),
             exists: self.story.observed.is_some(),
+            observed: self.story.observed.map(|observed| ToldObserved {
+                name: observed.name(),
+                is_being_deleted: observed.is_being_deleted(),
+                conditions: TOLD_CONDITIONS
+                    .iter()
+                    .filter_map(|name| observed.condition(name))
+                    .collect(),
+            }),
             steps: steps.collect(),
             outcome: self.story.fate.as_str(),
             why: tell_fate(&self.story, self.line),

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     answers::{
-        Fate, Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story, tell_existence,
+        Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story, tell_existence,
         tell_fate, tell_moment, tell_readiness, tell_sequel,
     },
     json::Change,
@@ -84,7 +84,7 @@ pub(super) async fn show(
             p class="lead" { (plain(&tell_fate(&story, &line))) }
             @if let Reason::Lacks { fields, .. } = &story.reason { (lacking(fields)) }
             @if let Some(readiness) = tell_readiness(&story) { p { (readiness) } }
-            @if !matches!(story.fate, Fate::Never | Fate::Unknown) {
+            @if story.is_predicted() {
                 p class="sequel" {
                     (plain(&tell_sequel(story.fate, &sequel, next.as_ref()))) " "
                     @if let Some(next) = &next {

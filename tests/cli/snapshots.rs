@@ -62,6 +62,7 @@ fn a_reconcile_is_a_tree() {
         &["show", "lookup/finder"],
         &["show", "hanger/hanger"],
         &["show", "grpcerror/grpc-abort"],
+        &["show", "operation/rotate-keys"],
     ];
     insta::assert_snapshot!("show", trees.map(told).join("\n"));
 }
@@ -150,6 +151,8 @@ fn a_resource_has_a_story() {
         ],
         &["why", "network/prod-net", "VPC/prod-net-32bdd1dbd8c6"],
         &["why", "fatal/fatal-bad", "base"],
+        &["why", "hanger/hanger", "base"],
+        &["why", "operation/rotate-keys", "rotated"],
         &[
             "why",
             "bucketset/assets",
