@@ -5,6 +5,7 @@
 
 use super::{
     fate::{Fate, Sequel},
+    history::asked_for_by,
     matrix::Mark,
     pipeline::Pipeline,
     state::Resource,
@@ -153,6 +154,16 @@ pub fn tell_fate(story: &Story<'_>, line: &Line) -> String {
     }
 }
 
+/// Who asked for it last, in the line where that was.
+pub fn tell_asked_last(line: &Line, resource: &str) -> Option<String> {
+    let step = line.steps.get(asked_for_by(line, resource)?)?;
+    let (step, at) = (called(step), line.started_at.rfc3339_millis());
+    Some(format!(
+        "Step {step} asked for it last, in {} ({at}).",
+        line.trace_id
+    ))
+}
+
 /// Whether that came true, by the observed state of the next reconcile.
 pub fn tell_sequel(fate: Fate, sequel: &Sequel<'_>, next: Option<&Line>) -> String {
     let Some(next) = next else {
@@ -178,7 +189,9 @@ pub fn tell_sequel(fate: Fate, sequel: &Sequel<'_>, next: Option<&Line>) -> Stri
             format!("On its way: {next} observes that it is being deleted.")
         }
         (Sequel::Refuted, Fate::Never) => format!("Refuted: {next} observes it."),
-        (Sequel::Refuted, Fate::Delete | Fate::Recreate) => format!("Refuted: {next} still observes it."),
+        (Sequel::Refuted, Fate::Delete | Fate::Recreate) => {
+            format!("Refuted: {next} still observes it.")
+        }
         (Sequel::Refuted, _) => format!("Refuted: {next} does not observe it."),
         (Sequel::StillLacking(fields), _) => {
             let count = count_of(fields.len(), "field");

@@ -11,10 +11,7 @@ use spanplane::{
     time::{Clock as _, SystemClock, Timestamp},
 };
 
-use super::{
-    ls::List,
-    session::{Session, tell_trouble},
-};
+use super::{ls::List, session::Session, trouble::tell_trouble};
 
 /// How often the index is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -36,6 +33,7 @@ pub(super) async fn follow(
     let shown = read(session, query.clone(), limit).await;
     seen.take_news(shown.clone());
     list.widen();
+    list.fit(session);
     show(session, &mut list, &shown, true)?;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

@@ -8,7 +8,7 @@ use clap::{
 };
 use futures_util::StreamExt as _;
 use spanplane::{
-    answers::SubjectName,
+    answers::{Reference, SubjectName},
     archive::Query,
     line::{Line, Status},
     time::Timestamp,
@@ -17,11 +17,12 @@ use spanplane::{
 use super::{
     follow::follow,
     moment::{show_ago, show_millis},
-    nothing::{Nothing, title_of},
+    nothing::{Known, Nothing, title_of},
     row::Style,
     screen::Format,
-    session::{AskArgs, Session, tell_trouble, troubled},
+    session::{AskArgs, Session},
     table::{Cell, Table},
+    trouble::{tell_trouble, troubled},
 };
 
 const STATUSES: [Status; 5] = [
@@ -31,6 +32,11 @@ const STATUSES: [Status; 5] = [
     Status::Fatal,
     Status::Error,
 ];
+
+/// Columns that a narrow terminal does without, the first of them first.
+const EXPENDABLE: [&str; 5] = ["STEPS", "CHANGED", "DURATION", "NAMESPACE", "FAILING"];
+
+const NO_NAME: &str = "this names no XR; write KIND/NAME, such as Network/prod-net";
 
 /// Of columns whose head is printed before it is known what will stand under it: an XR and its
 /// namespace, a status, whether it changed, steps, a duration, a function.
@@ -79,6 +85,24 @@ pub(crate) fn parse_subject(text: &str) -> Result<SubjectName, String> {
     Ok(SubjectName::parse(text))
 }
 
+/// One subject, and not all of a kind.
+pub(crate) fn parse_named_subject(text: &str) -> Result<SubjectName, String> {
+    let subject = parse_subject(text)?;
+    match subject.name {
+        Some(_) => Ok(subject),
+        None => Err(NO_NAME.to_owned()),
+    }
+}
+
+/// A reconcile, and not any of a kind.
+pub(crate) fn parse_reference(text: &str) -> Result<Reference, String> {
+    let Ok(reference) = text.parse::<Reference>();
+    match &reference {
+        Reference::Subject(subject) if subject.name.is_none() => Err(NO_NAME.to_owned()),
+        _ => Ok(reference),
+    }
+}
+
 fn status_parser() -> impl clap::builder::TypedValueParser<Value = Status> {
     PossibleValuesParser::new(STATUSES.map(Status::as_str)).map(|name| {
         let is_it = |status: &Status| status.as_str() == name;
@@ -109,10 +133,9 @@ pub(crate) async fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
                 list.add(&mut session, &line)?;
                 found += 1;
             }
-            Err(error) => {
-                tell_trouble(&error);
-                trouble = Some(error);
-            }
+            // The first is the answer if nothing else is.
+            Err(error) if trouble.is_none() => trouble = Some(error),
+            Err(error) => tell_trouble(&error),
         }
     }
     if found == 0 {
@@ -121,17 +144,45 @@ pub(crate) async fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
             (None, Some(subject)) if !is_filtered(&args) => {
                 Err(Nothing::no_subject(&session, subject).await.into())
             }
-            (None, _) => {
-                let what = format!("no such reconcile is known in {}", session.store);
-                Err(Nothing::new(what, Nothing::LIST).into())
-            }
+            (None, _) => Err(nothing_fits(&args, &session).await.into()),
         };
     }
+    trouble.iter().for_each(tell_trouble);
+    list.fit(&session);
     if session.screen.format().is_for_people() {
         session.screen.rows(&list.table.lay_out())?;
     }
     session.screen.close()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names what was asked for, and what there is.
+async fn nothing_fits(args: &LsArgs, session: &Session) -> Nothing {
+    let statuses: Vec<_> = args.status.iter().map(|status| status.as_str()).collect();
+    let scope = &session.scope;
+    let told = [
+        args.subject.as_ref().map(ToString::to_string),
+        (!statuses.is_empty()).then(|| format!("--status {}", statuses.join(","))),
+        args.changed.then(|| "--changed".to_owned()),
+        args.function
+            .as_ref()
+            .map(|name| format!("--function {name}")),
+        args.dropped.then(|| "--dropped".to_owned()),
+        scope.namespace.as_ref().map(|name| format!("-n {name:?}")),
+        scope
+            .since
+            .map(|at| format!("--since {}", at.rfc3339_shortest())),
+        scope
+            .until
+            .map(|at| format!("--until {}", at.rfc3339_shortest())),
+    ];
+    let told: Vec<_> = told.into_iter().flatten().collect();
+    let what = match told.as_slice() {
+        [] => format!("no reconcile is known in {}", session.store),
+        _ => format!("no reconcile in {} fits {}", session.store, told.join(" ")),
+    };
+    let known = Known::look(session).await;
+    Nothing::new(what, known.advice(args.function.as_deref()))
 }
 
 fn is_filtered(args: &LsArgs) -> bool {
@@ -209,6 +260,13 @@ impl List {
             "2026-11-16T04:36:46.133Z".len()
         };
         self.table.widen([when].iter().chain(&WIDTHS));
+    }
+
+    /// Leaves out what does not fit, unless everything is asked for.
+    pub(super) fn fit(&mut self, session: &Session) {
+        if let (Some(columns), false) = (session.screen.columns(), self.is_wide) {
+            self.table.fit(columns, &EXPENDABLE);
+        }
     }
 
     /// On a terminal people are told how long ago it was.

@@ -4,9 +4,7 @@
 use std::{collections::BTreeSet, iter};
 
 use spanplane::{
-    line::{
-        Condition, Desired, Dropped, Line, LineStep, Outcome, Requirement, Status, StepResult,
-    },
+    line::{Condition, Desired, Dropped, Line, LineStep, Outcome, Requirement, Status, StepResult},
     reconcile::SubjectType,
 };
 

@@ -78,7 +78,8 @@ async fn what_comes_stands_under_the_head() {
     let line = next().await;
     for (column, cell) in [("XR", "Login/"), ("STATUS", "ok "), ("STEPS", "3 ")] {
         let place = head.find(column).unwrap();
-        assert!(line[place..].starts_with(cell), "{head}\n{line}");
+        let under = line.get(place..).unwrap();
+        assert!(under.starts_with(cell), "{head}\n{line}");
     }
     child.kill().await.unwrap();
 }
