@@ -20,7 +20,7 @@ use crate::{
 
 /// How far behind the newest reconcile others of the same name are looked for: every XR is
 /// reconciled within minutes, so that one that is still there is found.
-const TWINS_WITHIN: Duration = Duration::from_hours(2);
+const NAMESAKES_WITHIN: Duration = Duration::from_mins(30);
 /// How far ahead the next reconcile of a subject is looked for, at first.
 const NEAR: Duration = Duration::from_mins(15);
 
@@ -175,7 +175,7 @@ impl Answers {
         newest: &Line,
     ) -> Result<BTreeSet<(String, String)>, IndexError> {
         let mut reading = self.read(Query {
-            since: Some(newest.started_at - TWINS_WITHIN).max(scope.since),
+            since: Some(newest.started_at - NAMESAKES_WITHIN).max(scope.since),
             until: scope.until,
             subject: subject.filter(scope.namespace.clone()),
             ..Query::default()
