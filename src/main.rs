@@ -55,14 +55,16 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
-        Some(Command::Ask(question)) => cli::run(question, <Cli as CommandFactory>::command),
-        Some(Command::Demo(args)) => demo::run(&args).map(|()| ExitCode::SUCCESS),
-        Some(Command::View(args)) => view(args).map(|()| ExitCode::SUCCESS),
-        Some(Command::Serve(args)) => serve(*args).map(|()| ExitCode::SUCCESS),
-        None => serve(cli.serve).map(|()| ExitCode::SUCCESS),
+        Some(Command::Ask(question)) => {
+            return cli::run(question, <Cli as CommandFactory>::command);
+        }
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::View(args)) => view(args),
+        Some(Command::Serve(args)) => serve(*args),
+        None => serve(cli.serve),
     };
     match outcome {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

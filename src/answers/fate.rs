@@ -3,9 +3,10 @@
 //! Crossplane applies after the pipeline, which nobody reports, so this is a prediction; the
 //! observed state of the next reconcile confirms or refutes it. Invariant: the same prediction as
 //! that of the index line, made from payloads in place of hashes; nothing is predicted from a
-//! state that is not known.
+//! state that is not known. What is being deleted while it is desired is an outcome of its own
+//! here; the line counts it among what is updated or left as it is, by its fields alone.
 
-use super::{matrix::find, pipeline::Pipeline};
+use super::{matrix::find, pipeline::Pipeline, state::Resource};
 use crate::json::{Change, missing_from};
 
 /// What will become of a resource.
@@ -16,6 +17,10 @@ pub enum Fate {
     /// All that is desired of it is observed.
     Keep,
     Delete,
+    /// It is on its way out, though it is desired: once it is gone, it is created again.
+    Recreate,
+    /// An Operation desires it, which is not told whether it exists.
+    Apply,
     /// A step asked for it, a later one took that back, and it never existed.
     Never,
     /// The pipeline did not end well, or its states are not known.
@@ -24,11 +29,23 @@ pub enum Fate {
 
 impl Fate {
     pub fn of(pipeline: &Pipeline<'_>, name: &str) -> Self {
-        let (Some(observed), Some(desired)) = (&pipeline.observed, pipeline.desired()) else {
+        let Some(desired) = pipeline.desired() else {
             return Self::Unknown;
         };
-        match (find(observed, name), find(desired, name)) {
+        let desired = find(desired, name);
+        let observed = match &pipeline.observed {
+            Some(observed) => find(observed, name),
+            None if pipeline.is_operation => {
+                return desired.map_or(Self::Never, |_| Self::Apply);
+            }
+            None => return Self::Unknown,
+        };
+        match (observed, desired) {
             (None, Some(_)) => Self::Create,
+            // A composite is not composed: nobody here creates it again.
+            (Some(observed), Some(_)) if observed.is_being_deleted() && !name.is_empty() => {
+                Self::Recreate
+            }
             (Some(observed), Some(desired)) => {
                 if missing_from(&desired.body, &observed.body).is_empty() {
                     Self::Keep
@@ -36,7 +53,7 @@ impl Fate {
                     Self::Update
                 }
             }
-            // A composite is not composed: who says nothing about it leaves it as it is.
+            // Who says nothing about a composite leaves it as it is.
             (Some(_), None) if name.is_empty() => Self::Keep,
             (Some(_), None) => Self::Delete,
             (None, None) => Self::Never,
@@ -49,6 +66,8 @@ impl Fate {
             Self::Update => "update",
             Self::Keep => "keep",
             Self::Delete => "delete",
+            Self::Recreate => "recreate",
+            Self::Apply => "apply",
             Self::Never => "never",
             Self::Unknown => "unknown",
         }
@@ -81,10 +100,15 @@ impl<'p> Sequel<'p> {
         let next = find(next, name);
         let desired = pipeline.desired().and_then(|desired| find(desired, name));
         match (fate, next) {
-            (Fate::Unknown | Fate::Never, _) => Self::Nothing,
-            (Fate::Delete, None) | (Fate::Create, Some(_)) => Self::Confirmed,
-            (Fate::Delete, Some(next)) if next.is_being_deleted() => Self::BeingDeleted,
-            (Fate::Delete, Some(_)) | (_, None) => Self::Refuted,
+            (Fate::Unknown | Fate::Apply, _) => Self::Nothing,
+            (Fate::Delete | Fate::Recreate | Fate::Never, None) | (Fate::Create, Some(_)) => {
+                Self::Confirmed
+            }
+            (Fate::Recreate, Some(next)) if is_another(pipeline, name, next) => Self::Confirmed,
+            (Fate::Delete | Fate::Recreate, Some(next)) if next.is_being_deleted() => {
+                Self::BeingDeleted
+            }
+            (Fate::Delete | Fate::Recreate | Fate::Never, Some(_)) | (_, None) => Self::Refuted,
             (Fate::Update | Fate::Keep, Some(next)) => {
                 let lacking = desired.map(|desired| missing_from(&desired.body, &next.body));
                 match lacking {
@@ -94,4 +118,11 @@ impl<'p> Sequel<'p> {
             }
         }
     }
+}
+
+/// Whether what is observed next is not what was observed, but was made since.
+fn is_another(pipeline: &Pipeline<'_>, name: &str, next: &Resource<'_>) -> bool {
+    let before = pipeline.observed.as_ref();
+    let before = before.and_then(|observed| find(observed, name));
+    before.is_some_and(|before| before.uid() != next.uid())
 }

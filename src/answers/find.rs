@@ -3,12 +3,13 @@
 //! Invariant: an id that fits two reconciles is told as such and never guessed; a subject's name
 //! means its newest reconcile.
 
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _};
 
 use super::{
     document::{OpenError, StoredDocument},
+    lookback::subject_of,
     reference::{Reference, SubjectName},
 };
 use crate::{
@@ -17,6 +18,9 @@ use crate::{
     time::Timestamp,
 };
 
+/// How far behind the newest reconcile others of the same name are looked for: every XR is
+/// reconciled within minutes, so that one that is still there is found.
+const NAMESAKES_WITHIN: Duration = Duration::from_mins(30);
 /// How far ahead the next reconcile of a subject is looked for, at first.
 const NEAR: Duration = Duration::from_mins(15);
 
@@ -162,6 +166,33 @@ impl Answers {
         }
     }
 
+    /// All that people may mean by a name, as [`SubjectName`] has it with its namespace behind it,
+    /// among what was reconciled not long before the newest.
+    pub async fn namesakes(
+        &self,
+        subject: &SubjectName,
+        scope: &Scope,
+        newest: &Line,
+    ) -> Result<BTreeSet<(String, String)>, IndexError> {
+        let mut reading = self.read(Query {
+            since: Some(newest.started_at - NAMESAKES_WITHIN).max(scope.since),
+            until: scope.until,
+            subject: subject.filter(scope.namespace.clone()),
+            ..Query::default()
+        });
+        let mut found = BTreeSet::new();
+        while let Some(line) = reading.next().await {
+            let group = line.subject.api_version.split_once('/');
+            let name = SubjectName {
+                kind: line.subject.kind,
+                group: group.map(|(group, _)| group.to_owned()),
+                name: Some(line.subject.name),
+            };
+            found.insert((name.to_string(), line.subject.namespace));
+        }
+        Ok(reading.end(Some(found))?.unwrap_or_default())
+    }
+
     async fn newest(&self, query: Query) -> Result<Option<Line>, IndexError> {
         let mut reading = self.read(query);
         let newest = reading.next().await;
@@ -195,7 +226,7 @@ impl Answers {
         found.ok_or_else(|| FindError::NoTrace(prefix.to_owned()))
     }
 
-    fn read(&self, query: Query) -> Reading {
+    pub(super) fn read(&self, query: Query) -> Reading {
         Reading {
             lines: Box::pin(self.lines(query)),
             note: Arc::clone(&self.note),
@@ -279,14 +310,14 @@ impl Answers {
 
 /// Lines alone. What can't be read is told on the way, but for the first of it: that is the answer
 /// if nothing else is.
-struct Reading {
+pub(super) struct Reading {
     lines: Pin<Box<dyn Stream<Item = Result<Line, IndexError>> + Send>>,
     note: Note,
     trouble: Option<IndexError>,
 }
 
 impl Reading {
-    async fn next(&mut self) -> Option<Line> {
+    pub(super) async fn next(&mut self) -> Option<Line> {
         loop {
             match self.lines.next().await? {
                 Ok(line) => return Some(line),
@@ -296,7 +327,7 @@ impl Reading {
         }
     }
 
-    fn end<T>(self, found: Option<T>) -> Result<Option<T>, IndexError> {
+    pub(super) fn end<T>(self, found: Option<T>) -> Result<Option<T>, IndexError> {
         match (found, self.trouble) {
             (None, Some(trouble)) => Err(trouble),
             (found, trouble) => {
@@ -311,15 +342,10 @@ impl Reading {
 
 /// Only the subject of this line.
 fn filter_of(line: &Line) -> SubjectFilter {
-    let subject = &line.subject;
-    let group = subject.api_version.split_once('/');
     SubjectFilter {
-        kind: Some(subject.kind.clone()),
-        group: Some(group.map_or(String::new(), |(group, _)| group.to_owned())),
-        namespace: Some(subject.namespace.clone()),
-        name: Some(subject.name.clone()),
         // One that was deleted and made again is another, whatever its name.
-        uid: (!subject.uid.is_empty()).then(|| subject.uid.clone()),
+        uid: (!line.subject.uid.is_empty()).then(|| line.subject.uid.clone()),
+        ..subject_of(line)
     }
 }
 

@@ -12,6 +12,7 @@ mod fate;
 mod find;
 mod health;
 mod history;
+mod lookback;
 mod matrix;
 mod pipeline;
 mod reference;
@@ -26,10 +27,14 @@ pub use self::{
     find::{Answers, FindError, PayloadsError, Scope},
     health::{Example, Finding, Health, Oddity},
     history::{News, asked_for_by, news, resources_named},
+    lookback::{called, subject_of},
     matrix::{Cell, Mark, Matrix, Row, find},
     pipeline::{Pipeline, Stage},
     reference::{Reference, SubjectName},
     state::{Resource, State},
     story::{Moment, Reason, Story},
-    telling::{tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel},
+    telling::{
+        TOLD_CONDITIONS, tell_asked_last, tell_existence, tell_fate, tell_moment, tell_readiness,
+        tell_sequel,
+    },
 };

@@ -11,7 +11,10 @@ use super::{
     document::{Document, Payload},
     state::{RequestParts, ResponseParts, State},
 };
-use crate::line::{Line, PayloadRef};
+use crate::{
+    line::{Line, PayloadRef},
+    reconcile::SubjectType,
+};
 
 /// The states of a reconcile.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub struct Pipeline<'d> {
     /// `None` if no request tells.
     pub observed: Option<State<'d>>,
     pub stages: Vec<Stage>,
+    /// An Operation is told nothing of what exists, unless it asks.
+    pub is_operation: bool,
     /// Every state that a stage was given or returned.
     states: Vec<State<'d>>,
 }
@@ -36,6 +41,7 @@ impl<'d> Pipeline<'d> {
         let mut pipeline = Self {
             observed: None,
             stages: Vec::with_capacity(line.steps.len()),
+            is_operation: line.subject.kind_of_subject == SubjectType::Operation,
             states: Vec::new(),
         };
         // The text of the last state read, since the next step is given what this one returned.

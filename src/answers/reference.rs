@@ -37,6 +37,16 @@ impl FromStr for Reference {
     }
 }
 
+impl Reference {
+    /// Whether it may be an id as Crossplane makes them, and not the name of a kind.
+    pub fn is_like_an_id(&self) -> bool {
+        match self {
+            Self::Trace(text) => text.chars().all(|c| c.is_ascii_hexdigit() || c == '-'),
+            Self::Last | Self::Subject(_) => false,
+        }
+    }
+}
+
 impl SubjectName {
     /// `KIND`, `KIND/NAME`, either with `.group` behind the kind.
     pub fn parse(text: &str) -> Self {

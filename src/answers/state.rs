@@ -121,6 +121,12 @@ impl<'d> Resource<'d> {
         name.and_then(Json::text).unwrap_or_default()
     }
 
+    /// What tells it from one that was made again under the same name; empty before it has one.
+    pub fn uid(&self) -> &str {
+        let uid = self.body.at_pointer("/metadata/uid");
+        uid.and_then(Json::text).unwrap_or_default()
+    }
+
     /// It is on its way out.
     pub fn is_being_deleted(&self) -> bool {
         self.body

@@ -37,7 +37,7 @@ pub struct Moment<'p> {
 /// Why it will become what it will; steps by their places.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason<'p> {
-    /// This step asks for it, and it does not exist.
+    /// This step asks for it, and it does not exist, or an Operation is not told whether it does.
     AskedFor { by: usize },
     /// It exists and lacks these; the step that touched it last.
     Lacks {
@@ -46,6 +46,8 @@ pub enum Reason<'p> {
     },
     /// It exists, and all that is desired of it is observed.
     AsDesired { by: Option<usize> },
+    /// It exists and is desired, and somebody is deleting it.
+    BeingDeleted,
     /// It exists, and this step took it out of the desired state.
     Dropped { by: usize },
     /// It exists, and no step asked for it.
@@ -73,10 +75,14 @@ impl<'p> Story<'p> {
             moment.next().map(|moment| moment.place)
         };
         let touched_by = last(&[Mark::Added, Mark::Changed]);
+        let added_by = last(&[Mark::Added]).or(touched_by);
         let dropped_by = last(&[Mark::Dropped]);
         let failed_at = pipeline.stages.iter().position(|stage| stage.has_failed);
         let reason = match (fate, observed, desired) {
-            (Fate::Create, ..) => touched_by.map_or(Reason::Untold, |by| Reason::AskedFor { by }),
+            (Fate::Create | Fate::Apply, ..) => {
+                added_by.map_or(Reason::Untold, |by| Reason::AskedFor { by })
+            }
+            (Fate::Recreate, ..) => Reason::BeingDeleted,
             (Fate::Update, Some(observed), Some(desired)) => Reason::Lacks {
                 fields: missing_from(&desired.body, &observed.body),
                 by: touched_by,
@@ -97,6 +103,11 @@ impl<'p> Story<'p> {
             fate,
             reason,
         }
+    }
+
+    /// Whether anything is said of what will become of it, which the next reconcile can confirm.
+    pub fn is_predicted(&self) -> bool {
+        !matches!(self.fate, Fate::Unknown | Fate::Apply) && self.reason != Reason::Unheard
     }
 
     /// Neither exists nor was asked for by any step.

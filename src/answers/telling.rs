@@ -5,6 +5,7 @@
 
 use super::{
     fate::{Fate, Sequel},
+    history::asked_for_by,
     matrix::Mark,
     pipeline::Pipeline,
     state::Resource,
@@ -12,14 +13,20 @@ use super::{
 };
 use crate::{
     json::Json,
-    line::{Line, LineStep},
+    line::{Line, LineStep, Status},
 };
+
+/// What a resource says of itself that tells how it fares.
+pub const TOLD_CONDITIONS: [&str; 2] = ["Synced", "Ready"];
 
 /// Whether the resource exists, and what it says of itself.
 pub fn tell_existence(pipeline: &Pipeline<'_>, story: &Story<'_>) -> String {
     let Some(resource) = story.observed else {
         return match pipeline.observed {
             Some(_) => "It does not exist.".to_owned(),
+            None if pipeline.is_operation => {
+                "Whether it exists an Operation is not told.".to_owned()
+            }
             None => "Whether it exists is not known: no request tells.".to_owned(),
         };
     };
@@ -30,7 +37,7 @@ pub fn tell_existence(pipeline: &Pipeline<'_>, story: &Story<'_>) -> String {
     if resource.is_being_deleted() {
         told.push_str(", and is being deleted");
     }
-    for condition in ["Synced", "Ready"] {
+    for condition in TOLD_CONDITIONS {
         if let Some(said) = tell_condition(resource, condition) {
             told.push_str(", ");
             told.push_str(&said);
@@ -66,6 +73,7 @@ pub fn tell_moment(moment: &Moment<'_>, step: &LineStep) -> String {
         Mark::Changed => "",
         Mark::Untouched => "leaves it as it is",
         Mark::Dropped => "drops it",
+        Mark::Unknown if step.status == Status::Incomplete => "never answers",
         Mark::Unknown if step.status.is_failure() => "fails, so that nothing it says counts",
         Mark::Unknown => "is not known: its payloads are missing",
     };
@@ -95,15 +103,10 @@ pub fn tell_readiness(story: &Story<'_>) -> Option<&'static str> {
 /// What will become of it, and why.
 pub fn tell_fate(story: &Story<'_>, line: &Line) -> String {
     let step = |place: usize| line.steps.get(place).map_or("?", called);
-    if matches!(story.fate, Fate::Update | Fate::Keep)
-        && !story.name.is_empty()
-        && story.observed.is_some_and(Resource::is_being_deleted)
-    {
-        return "It is being deleted, though it is desired: once it is gone, it will be created \
-                again."
-            .to_owned();
-    }
     match (&story.reason, story.fate) {
+        (Reason::AskedFor { by }, Fate::Apply) => {
+            format!("It will be applied: step {} asks for it.", step(*by))
+        }
         (Reason::AskedFor { by }, _) => format!(
             "It will be created: step {} asks for it, and it does not exist.",
             step(*by)
@@ -117,6 +120,9 @@ pub fn tell_fate(story: &Story<'_>, line: &Line) -> String {
         (Reason::AsDesired { .. }, _) => {
             "It will stay as it is: all that is desired of it is observed.".to_owned()
         }
+        (Reason::BeingDeleted, _) => "It is being deleted, though it is desired: once it is gone, \
+                                      it will be created again."
+            .to_owned(),
         (Reason::Dropped { by }, Fate::Delete) => format!(
             "It will be deleted: step {} drops it from the desired state, and Crossplane deletes \
              what is not desired in the end.",
@@ -129,6 +135,10 @@ pub fn tell_fate(story: &Story<'_>, line: &Line) -> String {
         (Reason::NotAskedFor, _) => {
             "It will be deleted: it exists, and no step asks for it.".to_owned()
         }
+        (Reason::Failed { at }, _) if never_answered(line, *at) => format!(
+            "Nothing happens to it: no answer of step {} is known, so that nothing is applied.",
+            step(*at)
+        ),
         (Reason::Failed { at }, _) => {
             let message = line.steps.get(*at).map(failure_of).unwrap_or_default();
             format!(
@@ -144,6 +154,16 @@ pub fn tell_fate(story: &Story<'_>, line: &Line) -> String {
     }
 }
 
+/// Who asked for it last, in the line where that was.
+pub fn tell_asked_last(line: &Line, resource: &str) -> Option<String> {
+    let step = line.steps.get(asked_for_by(line, resource)?)?;
+    let (step, at) = (called(step), line.started_at.rfc3339_millis());
+    Some(format!(
+        "Step {step} asked for it last, in {} ({at}).",
+        line.trace_id
+    ))
+}
+
 /// Whether that came true, by the observed state of the next reconcile.
 pub fn tell_sequel(fate: Fate, sequel: &Sequel<'_>, next: Option<&Line>) -> String {
     let Some(next) = next else {
@@ -157,17 +177,32 @@ pub fn tell_sequel(fate: Fate, sequel: &Sequel<'_>, next: Option<&Line>) -> Stri
         (Sequel::Confirmed, Fate::Delete) => {
             format!("Confirmed: {next} does not observe it any more.")
         }
+        (Sequel::Confirmed, Fate::Recreate) => {
+            format!("Confirmed: {next} does not observe the one that was being deleted any more.")
+        }
+        (Sequel::Confirmed, Fate::Never) => format!("Confirmed: {next} does not observe it."),
         (Sequel::Confirmed, _) => format!("Confirmed: {next} observes all that is desired of it."),
+        (Sequel::BeingDeleted, Fate::Recreate) => {
+            format!("Not yet: {next} observes that it is still being deleted.")
+        }
         (Sequel::BeingDeleted, _) => {
             format!("On its way: {next} observes that it is being deleted.")
         }
-        (Sequel::Refuted, Fate::Delete) => format!("Refuted: {next} still observes it."),
+        (Sequel::Refuted, Fate::Never) => format!("Refuted: {next} observes it."),
+        (Sequel::Refuted, Fate::Delete | Fate::Recreate) => {
+            format!("Refuted: {next} still observes it.")
+        }
         (Sequel::Refuted, _) => format!("Refuted: {next} does not observe it."),
         (Sequel::StillLacking(fields), _) => {
             let count = count_of(fields.len(), "field");
             format!("Not yet: in {next} {count} still differs from what was desired.")
         }
     }
+}
+
+fn never_answered(line: &Line, place: usize) -> bool {
+    let step = line.steps.get(place);
+    step.is_some_and(|step| step.status == Status::Incomplete)
 }
 
 /// A step's name or, in layouts without one, that of its function.

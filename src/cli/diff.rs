@@ -3,23 +3,26 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
-    answers::{Pipeline, Reference, ResourceChange, State, SubjectName, compare},
+    answers::{Pipeline, Reference, ResourceChange, State, SubjectName, compare, subject_of},
     archive::Query,
     line::Line,
 };
 
 use super::{
     changes::{ChangeLook, ToldChange},
-    ls::{short_id, style_of},
+    ls::{parse_reference, short_id, style_of},
     nothing::Nothing,
     row::{Row, Style},
-    session::{AskArgs, Loaded, Session, tell_trouble},
+    session::{AskArgs, Loaded, Session},
     step::{find_step, label_of, name_of},
     tree::title_of,
+    trouble::tell_trouble,
+    verdict::Verdict,
 };
 
 /// Changed reconciles that are held against the one before, until two differ in what is shown.
@@ -33,7 +36,7 @@ const INDENT: usize = 2;
 pub(crate) struct DiffArgs {
     /// The beginning of a trace id or `last`: its steps; KIND/NAME: its last two reconciles that
     /// differ
-    #[arg(value_name = "TRACE")]
+    #[arg(value_name = "TRACE", value_parser = parse_reference)]
     reference: Reference,
 
     /// A step by name or number: what that one did; another reconcile: what differs between them
@@ -60,7 +63,7 @@ pub(crate) async fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
         bodies: args.full,
     };
     let look = look.indented(INDENT);
-    let differs = match (&args.reference, &args.other) {
+    let verdict = match (&args.reference, &args.other) {
         (Reference::Subject(subject), None) => {
             let (before, after) = last_two(&session, subject, look).await?;
             show_versus(&mut session, &before, &after, look)?
@@ -88,11 +91,7 @@ pub(crate) async fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
         }
     };
     session.screen.close()?;
-    Ok(if differs {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(verdict.code())
 }
 
 /// The second reconcile that is meant.
@@ -120,14 +119,15 @@ async fn last_two(
     subject: &SubjectName,
     look: ChangeLook,
 ) -> anyhow::Result<(Loaded, Loaded)> {
+    let newest = session.find(&Reference::Subject(subject.clone())).await?;
     let query = Query {
-        subject: subject.filter(session.scope.namespace.clone()),
+        subject: subject_of(&newest),
         changed: Some(true),
         ..session.query()
     };
     let mut lines = Box::pin(session.answers.lines(query));
     let mut after: Option<Loaded> = None;
-    let mut pairs = 0;
+    let (mut pairs, mut missing) = (0, None);
     while pairs < PAIRS
         && let Some(line) = lines.next().await
     {
@@ -142,17 +142,22 @@ async fn last_two(
         if !after.as_ref().is_none_or(is_same_subject) {
             continue;
         }
-        let before = Loaded::load(session, line).await?;
+        pairs += 1;
+        let gone = line.trace_id.clone();
+        let Some(before) = Loaded::load_if_there(session, line).await? else {
+            missing = Some(gone);
+            continue;
+        };
         if let Some(after) = after
             && differ(&before, &after, look)?
         {
             return Ok((before, after));
         }
         after = Some(before);
-        pairs += 1;
     }
-    // Says that there is none at all, if so.
-    session.find(&Reference::Subject(subject.clone())).await?;
+    if let Some(missing) = missing {
+        bail!("no two reconciles of {subject} can be compared: the payloads of {missing} are gone");
+    }
     let what = format!("no two reconciles of {subject} are known that differ");
     Err(Nothing::new(what, format!("spanplane diff --all {subject}")).into())
 }
@@ -219,7 +224,7 @@ fn show_versus(
     before: &Loaded,
     after: &Loaded,
     look: ChangeLook,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Verdict> {
     #[derive(Serialize)]
     struct Told<'t> {
         before: ToldReconcile<'t>,
@@ -232,7 +237,7 @@ fn show_versus(
     let pipelines = (before.pipeline(&documents.0), after.pipeline(&documents.1));
     let parts = Part::all(&pipelines.0, &pipelines.1);
     let changes = parts.each_ref().map(|part| part.changes(look));
-    let differs = changes.iter().flatten().any(|changes| !changes.is_empty());
+    let verdict = Verdict::of(changes.iter().map(Option::as_ref));
     if !session.screen.format().is_for_people() {
         let [observed, desired] = changes.each_ref().map(|changes| {
             let changes = changes.as_ref()?.iter();
@@ -244,7 +249,7 @@ fn show_versus(
             observed,
             desired,
         })?;
-        return Ok(differs);
+        return Ok(verdict);
     }
     session
         .screen
@@ -258,7 +263,7 @@ fn show_versus(
             .row(&Row::new().with(Style::Strong, part.name))?;
         session.screen.rows(&part.rows(look))?;
     }
-    Ok(differs)
+    Ok(verdict)
 }
 
 fn reconcile_row(sign: &str, style: Style, line: &Line) -> Row {
@@ -278,7 +283,7 @@ fn show_steps(
     loaded: &Loaded,
     only: Option<usize>,
     look: ChangeLook,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Verdict> {
     #[derive(Serialize)]
     struct Told<'t> {
         #[serde(flatten)]
@@ -307,9 +312,7 @@ fn show_steps(
             (step, changes.map(|changes| look.visible(changes)))
         })
         .collect();
-    let differs = steps
-        .iter()
-        .any(|(_, changes)| changes.as_ref().is_some_and(|changes| !changes.is_empty()));
+    let verdict = Verdict::of(steps.iter().map(|(_, changes)| changes.as_ref()));
     if !session.screen.format().is_for_people() {
         let told = steps.iter().map(|(step, changes)| ToldStep {
             index: step.index,
@@ -325,7 +328,7 @@ fn show_steps(
             reconcile: ToldReconcile::of(&loaded.line),
             steps: told.collect(),
         })?;
-        return Ok(differs);
+        return Ok(verdict);
     }
     session
         .screen
@@ -350,7 +353,7 @@ fn show_steps(
         };
         session.screen.rows(&rows)?;
     }
-    Ok(differs)
+    Ok(verdict)
 }
 
 fn indented(rows: Vec<Row>) -> Vec<Row> {

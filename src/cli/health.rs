@@ -17,12 +17,16 @@ use super::{
     backlog::{Backlog, backlogs},
     ls::short_id,
     row::{Row, Style},
-    session::{AskArgs, Session, tell_trouble, troubled},
+    screen::Progress,
+    session::{AskArgs, Session},
     table::Table,
+    trouble::{store_error_in, tell_trouble, with_causes},
 };
 
 /// Looked at unless told otherwise.
 const LATELY: Duration = Duration::from_hours(24);
+/// Broken parts of the index that are named.
+const NAMED_PARTS: usize = 3;
 /// Objects that are looked for, of those that were on their way.
 const LOOKED_FOR: usize = 20;
 
@@ -42,7 +46,8 @@ pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
         let rows = checkup.rows(&session);
         session.screen.rows(&rows)?;
     } else {
-        session.screen.value(&checkup.told())?;
+        let told = checkup.told(&session);
+        session.screen.value(&told)?;
     }
     session.screen.close()?;
     Ok(if checkup.is_well() {
@@ -56,8 +61,12 @@ pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
 struct Checkup {
     since: Timestamp,
     health: Health,
+    /// What the store said in place of an answer.
+    store: Option<String>,
     /// Parts of the index that can't be read.
     unreadable: u64,
+    /// Some of them.
+    unreadable_parts: Vec<String>,
     backlogs: Option<(PathBuf, Vec<(&'static str, Backlog)>)>,
 }
 
@@ -70,26 +79,31 @@ impl Checkup {
         };
         let mut lines = Box::pin(session.answers.lines(query));
         let mut health = Health::default();
-        let (mut unreadable, mut trouble) = (0, None);
+        let (mut unreadable, mut unreadable_parts, mut store) = (0, Vec::new(), None);
+        let mut progress = Progress::new();
         let mut under_way = Vec::new();
         while let Some(line) = lines.next().await {
             match line {
                 Ok(line) => {
                     health.look_at(&line);
+                    progress.show(health.reconciles, "reconciles");
                     if line.object.state == PayloadState::Queued && under_way.len() < LOOKED_FOR {
                         under_way.push(line);
                     }
                 }
+                Err(error) if store_error_in(&error).is_some() => {
+                    store.get_or_insert(with_causes(&error));
+                }
                 Err(error) => {
                     tell_trouble(&error);
                     unreadable += 1;
-                    trouble = Some(error);
+                    if unreadable_parts.len() < NAMED_PARTS {
+                        unreadable_parts.push(error.to_string());
+                    }
                 }
             }
         }
-        if let (0, Some(trouble)) = (health.reconciles, trouble) {
-            return Err(troubled(trouble));
-        }
+        progress.end();
         if have_arrived(session, &under_way).await {
             health.take_back(Oddity::OnTheirWay);
         }
@@ -102,7 +116,9 @@ impl Checkup {
         Ok(Self {
             since,
             health,
+            store,
             unreadable,
+            unreadable_parts,
             backlogs: backlogs.transpose()?,
         })
     }
@@ -110,6 +126,8 @@ impl Checkup {
     fn is_well(&self) -> bool {
         let waiting = self.backlogs.iter().flat_map(|(_, backlogs)| backlogs);
         self.health.findings.is_empty()
+            && self.health.reconciles > 0
+            && self.store.is_none()
             && self.unreadable == 0
             && !waiting.into_iter().any(|(_, backlog)| backlog.is_stuck)
     }
@@ -125,11 +143,24 @@ impl Checkup {
             (style, mark.to_owned())
         };
         let plain = |text: String| (Style::Plain, text);
+        let answer = if self.store.is_some() { "no" } else { "yes" };
+        table.push(vec![
+            mark(self.store.is_some()),
+            plain("an answer of the store".to_owned()),
+            plain(answer.to_owned()),
+            plain(self.store.clone().unwrap_or_default()),
+        ]);
+        table.push(vec![
+            mark(self.health.reconciles == 0),
+            plain("reconciles".to_owned()),
+            plain(self.health.reconciles.to_string()),
+            plain(String::new()),
+        ]);
         table.push(vec![
             mark(self.unreadable > 0),
             plain("parts of the index that can't be read".to_owned()),
             plain(self.unreadable.to_string()),
-            plain(String::new()),
+            plain(self.unreadable_parts.join(", ")),
         ]);
         for oddity in Oddity::ALL {
             let finding = self.health.findings.get(&oddity);
@@ -171,7 +202,7 @@ impl Checkup {
         rows
     }
 
-    fn told(&self) -> Told<'_> {
+    fn told(&self, session: &Session) -> Told<'_> {
         let findings = self
             .health
             .findings
@@ -195,9 +226,14 @@ impl Checkup {
         });
         Told {
             is_well: self.is_well(),
+            store: ToldStore {
+                url: session.store.to_string(),
+                error: self.store.as_deref(),
+            },
             since: self.since,
             reconciles: self.health.reconciles,
             unreadable: self.unreadable,
+            unreadable_parts: &self.unreadable_parts,
             findings: findings.collect(),
             waiting: waiting.collect(),
         }
@@ -234,11 +270,19 @@ fn tell_example(example: &Example) -> String {
 #[derive(Serialize)]
 struct Told<'t> {
     is_well: bool,
+    store: ToldStore<'t>,
     since: Timestamp,
     reconciles: u64,
     unreadable: u64,
+    unreadable_parts: &'t [String],
     findings: Vec<ToldFinding<'t>>,
     waiting: Vec<ToldBacklog<'t>>,
+}
+
+#[derive(Serialize)]
+struct ToldStore<'t> {
+    url: String,
+    error: Option<&'t str>,
 }
 
 #[derive(Serialize)]

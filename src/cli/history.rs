@@ -2,11 +2,15 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
-    answers::{News, Reference, SubjectName, compare_resource, find, news},
+    answers::{
+        News, Reference, SubjectName, called, compare_resource, find, news, resources_named,
+        subject_of,
+    },
     archive::Query,
     line::Line,
 };
@@ -14,13 +18,15 @@ use spanplane::{
 use super::{
     changes::{ChangeLook, ToldChange},
     diff::ToldReconcile,
-    ls::{parse_subject, short_id, style_of},
+    ls::{parse_named_subject, short_id, style_of},
     moment::show_ago,
     nothing::Nothing,
     row::{Row, Style},
-    session::{AskArgs, Loaded, Session, tell_trouble},
+    screen::tell,
+    session::{AskArgs, Loaded, Session},
     table::Table,
     tree::names_of,
+    trouble::tell_trouble,
 };
 
 /// Of changes, behind the state that they are changes of.
@@ -30,10 +36,11 @@ const INDENT: usize = 12;
 #[derive(Args, Debug)]
 pub(crate) struct HistoryArgs {
     /// The XR: Network/prod-net
-    #[arg(value_name = "KIND/NAME", value_parser = parse_subject)]
+    #[arg(value_name = "KIND/NAME", value_parser = parse_named_subject)]
     subject: SubjectName,
 
-    /// One of its composed resources, as the pipeline calls it
+    /// One of its composed resources, as the pipeline calls it or by its name in the
+    /// cluster
     #[arg(value_name = "RESOURCE")]
     resource: Option<String>,
 
@@ -91,7 +98,7 @@ async fn changed_lines(
 ) -> anyhow::Result<Vec<Line>> {
     let newest = session.find(&Reference::Subject(subject.clone())).await?;
     let query = Query {
-        subject: subject.filter(Some(newest.subject.namespace.clone())),
+        subject: subject_of(&newest),
         changed: Some(true),
         ..session.query()
     };
@@ -200,7 +207,7 @@ fn tell_news(news: &News<'_>) -> String {
             let say = |status: Option<&'_ str>| status.unwrap_or("not set").to_owned();
             format!("condition {name}: {} → {}", say(*before), say(*after))
         }
-        News::Payloads => "payloads only".to_owned(),
+        News::Payloads => "not told by the index".to_owned(),
     }
 }
 
@@ -212,22 +219,84 @@ async fn show_resource(
     resource: &str,
     look: ChangeLook,
 ) -> anyhow::Result<bool> {
-    let mut lines = lines.into_iter();
-    let Some(newest) = lines.next() else {
+    let Some(resource) = called_in(session, &lines, resource).await? else {
         return Ok(false);
     };
-    let mut after = Loaded::load(session, newest).await?;
     let mut found = false;
+    let mut after: Option<Loaded> = None;
+    // The newest of those behind `after` whose payloads are gone.
+    let mut gone = None;
     for line in lines {
-        let before = Loaded::load(session, line).await?;
-        let pair = (Some(&before), &after);
-        found |= show_change(session, pair, resource, look)?;
-        after = before;
+        let when = line.started_at;
+        let Some(before) = Loaded::load_if_there(session, line).await? else {
+            gone = gone.or(Some(when));
+            continue;
+        };
+        if let Some(after) = &after {
+            found |= show_change(session, (Some(&before), after), &resource, look)?;
+        }
+        after = Some(before);
+        if let Some(gone) = gone.take() {
+            tell_gone(
+                session,
+                &format!("the payloads of {} are gone", gone.rfc3339_millis()),
+            )?;
+        }
     }
-    if !is_cut {
-        found |= show_change(session, (None, &after), resource, look)?;
+    match (after, gone) {
+        (None, _) => bail!("the payloads of all reconciles that are known are gone"),
+        (Some(oldest), Some(_)) => {
+            let since = oldest.line.started_at.rfc3339_millis();
+            tell_gone(session, &format!("payloads before {since} are gone"))?;
+            found = true;
+        }
+        (Some(oldest), None) if !is_cut => {
+            found |= show_change(session, (None, &oldest), &resource, look)?;
+        }
+        (Some(_), None) => {}
     }
     Ok(found)
+}
+
+/// Says what can't be shown: to people in its place, to others beside it.
+fn tell_gone(session: &mut Session, what: &str) -> anyhow::Result<()> {
+    if session.screen.format().is_for_people() {
+        session
+            .screen
+            .row(&Row::new().with(Style::Faint, what))
+            .map_err(Into::into)
+    } else {
+        tell(&format!("warning: {what}"));
+        Ok(())
+    }
+}
+
+/// What these reconciles call a resource, which people may call by its name in the cluster.
+async fn called_in(
+    session: &Session,
+    lines: &[Line],
+    resource: &str,
+) -> anyhow::Result<Option<String>> {
+    if lines
+        .iter()
+        .any(|line| resources_named(line).contains(resource))
+    {
+        return Ok(Some(resource.to_owned()));
+    }
+    let mut is_any_there = false;
+    for line in lines {
+        let Some(loaded) = Loaded::load_if_there(session, line.clone()).await? else {
+            continue;
+        };
+        is_any_there = true;
+        let document = loaded.document()?;
+        let pipeline = loaded.pipeline(&document);
+        if let Some(name) = called(&pipeline, resource) {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    // Where no payload is left, whoever shows the changes says so.
+    Ok((!is_any_there).then(|| resource.to_owned()))
 }
 
 fn show_change(

@@ -1,6 +1,6 @@
 //! `spanplane ls`: reconciles, the newest first; or, followed, as they come.
 
-use std::{collections::BTreeMap, process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use clap::{
     Args,
@@ -8,19 +8,21 @@ use clap::{
 };
 use futures_util::StreamExt as _;
 use spanplane::{
-    answers::SubjectName,
+    answers::{Reference, SubjectName},
     archive::Query,
     line::{Line, Status},
-    time::{Clock as _, SystemClock, Timestamp},
+    time::Timestamp,
 };
 
 use super::{
+    follow::follow,
     moment::{show_ago, show_millis},
-    nothing::{Nothing, title_of},
+    nothing::{Known, Nothing, title_of},
     row::Style,
     screen::Format,
-    session::{AskArgs, Session, tell_trouble, troubled},
+    session::{AskArgs, Session},
     table::{Cell, Table},
+    trouble::{tell_trouble, troubled},
 };
 
 const STATUSES: [Status; 5] = [
@@ -31,11 +33,14 @@ const STATUSES: [Status; 5] = [
     Status::Error,
 ];
 
-/// How often the index is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A line comes up to a minute after its reconcile ended, which may have waited for a response for
-/// more than two.
-const LATE: Duration = Duration::from_mins(10);
+/// Columns that a narrow terminal does without, the first of them first.
+const EXPENDABLE: [&str; 5] = ["STEPS", "CHANGED", "DURATION", "NAMESPACE", "FAILING"];
+
+const NO_NAME: &str = "this names no XR; write KIND/NAME, such as Network/prod-net";
+
+/// Of columns whose head is printed before it is known what will stand under it: an XR and its
+/// namespace, a status, whether it changed, steps, a duration, a function.
+const WIDTHS: [usize; 7] = [24, 12, 10, 7, 5, 8, 20];
 
 /// What `ls` can be told.
 #[derive(Args, Debug)]
@@ -80,6 +85,24 @@ pub(crate) fn parse_subject(text: &str) -> Result<SubjectName, String> {
     Ok(SubjectName::parse(text))
 }
 
+/// One subject, and not all of a kind.
+pub(crate) fn parse_named_subject(text: &str) -> Result<SubjectName, String> {
+    let subject = parse_subject(text)?;
+    match subject.name {
+        Some(_) => Ok(subject),
+        None => Err(NO_NAME.to_owned()),
+    }
+}
+
+/// A reconcile, and not any of a kind.
+pub(crate) fn parse_reference(text: &str) -> Result<Reference, String> {
+    let Ok(reference) = text.parse::<Reference>();
+    match &reference {
+        Reference::Subject(subject) if subject.name.is_none() => Err(NO_NAME.to_owned()),
+        _ => Ok(reference),
+    }
+}
+
 fn status_parser() -> impl clap::builder::TypedValueParser<Value = Status> {
     PossibleValuesParser::new(STATUSES.map(Status::as_str)).map(|name| {
         let is_it = |status: &Status| status.as_str() == name;
@@ -91,16 +114,16 @@ pub(crate) async fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
     let mut session = Session::open(args.ask.clone())?;
     let query = query_of(&args, &session);
     let mut list = List::new(&session);
-    if args.follow {
-        session.screen.be_live();
-        return follow(&mut session, list, query, args.limit).await;
-    }
-    let mut lines = Box::pin(session.answers.lines(query));
     let limit = if args.limit == 0 {
         usize::MAX
     } else {
         args.limit
     };
+    if args.follow {
+        session.screen.be_live();
+        return follow(&mut session, list, query, limit).await;
+    }
+    let mut lines = Box::pin(session.answers.lines(query));
     let (mut found, mut trouble) = (0, None);
     while found < limit
         && let Some(line) = lines.next().await
@@ -110,10 +133,9 @@ pub(crate) async fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
                 list.add(&mut session, &line)?;
                 found += 1;
             }
-            Err(error) => {
-                tell_trouble(&error);
-                trouble = Some(error);
-            }
+            // The first is the answer if nothing else is.
+            Err(error) if trouble.is_none() => trouble = Some(error),
+            Err(error) => tell_trouble(&error),
         }
     }
     if found == 0 {
@@ -122,17 +144,45 @@ pub(crate) async fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
             (None, Some(subject)) if !is_filtered(&args) => {
                 Err(Nothing::no_subject(&session, subject).await.into())
             }
-            (None, _) => {
-                let what = format!("no such reconcile is known in {}", session.store);
-                Err(Nothing::new(what, Nothing::LIST).into())
-            }
+            (None, _) => Err(nothing_fits(&args, &session).await.into()),
         };
     }
+    trouble.iter().for_each(tell_trouble);
+    list.fit(&session);
     if session.screen.format().is_for_people() {
         session.screen.rows(&list.table.lay_out())?;
     }
     session.screen.close()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names what was asked for, and what there is.
+async fn nothing_fits(args: &LsArgs, session: &Session) -> Nothing {
+    let statuses: Vec<_> = args.status.iter().map(|status| status.as_str()).collect();
+    let scope = &session.scope;
+    let told = [
+        args.subject.as_ref().map(ToString::to_string),
+        (!statuses.is_empty()).then(|| format!("--status {}", statuses.join(","))),
+        args.changed.then(|| "--changed".to_owned()),
+        args.function
+            .as_ref()
+            .map(|name| format!("--function {name}")),
+        args.dropped.then(|| "--dropped".to_owned()),
+        scope.namespace.as_ref().map(|name| format!("-n {name:?}")),
+        scope
+            .since
+            .map(|at| format!("--since {}", at.rfc3339_shortest())),
+        scope
+            .until
+            .map(|at| format!("--until {}", at.rfc3339_shortest())),
+    ];
+    let told: Vec<_> = told.into_iter().flatten().collect();
+    let what = match told.as_slice() {
+        [] => format!("no reconcile is known in {}", session.store),
+        _ => format!("no reconcile in {} fits {}", session.store, told.join(" ")),
+    };
+    let known = Known::look(session).await;
+    Nothing::new(what, known.advice(args.function.as_deref()))
 }
 
 fn is_filtered(args: &LsArgs) -> bool {
@@ -158,62 +208,9 @@ fn query_of(args: &LsArgs, session: &Session) -> Query {
     }
 }
 
-/// Looks again and again, and shows what was not there before.
-async fn follow(
-    session: &mut Session,
-    mut list: List,
-    query: Query,
-    limit: usize,
-) -> anyhow::Result<ExitCode> {
-    let mut seen: BTreeMap<(Timestamp, String), usize> = BTreeMap::new();
-    let mut is_first = true;
-    loop {
-        let since = (!is_first).then(|| SystemClock.now() - LATE);
-        let asked = Query {
-            since: since.max(query.since),
-            ..query.clone()
-        };
-        let mut news = Vec::new();
-        let mut lines = Box::pin(session.answers.lines(asked));
-        while let Some(line) = lines.next().await {
-            match line {
-                // A part that came late stands in a line of its own, with more steps.
-                Ok(line) => {
-                    let key = (line.started_at, line.trace_id.clone());
-                    if seen.get(&key) != Some(&line.steps.len()) {
-                        seen.insert(key, line.steps.len());
-                        news.push(line);
-                    }
-                }
-                Err(error) => tell_trouble(&error),
-            }
-            if is_first && limit > 0 && news.len() >= limit {
-                break;
-            }
-        }
-        session.now = SystemClock.now();
-        for line in news.iter().rev() {
-            list.add(session, line)?;
-        }
-        let rows = if is_first {
-            list.table.lay_out()
-        } else {
-            list.table.take_rows()
-        };
-        if session.screen.format().is_for_people() {
-            session.screen.rows(&rows)?;
-        }
-        list.table.take_rows();
-        session.screen.flush()?;
-        is_first = false;
-        seen.retain(|(started_at, _), _| *started_at + LATE * 2 > session.now);
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
 /// The table for people; what is for programs goes out at once.
-struct List {
-    table: Table,
+pub(super) struct List {
+    pub(super) table: Table,
     is_wide: bool,
     is_terminal: bool,
 }
@@ -255,7 +252,29 @@ impl List {
         }
     }
 
-    fn add(&mut self, session: &mut Session, line: &Line) -> anyhow::Result<()> {
+    /// Leaves room for what is not known yet.
+    pub(super) fn widen(&mut self) {
+        let when = if self.shows_ago() {
+            "59m59s ago".len()
+        } else {
+            "2026-11-16T04:36:46.133Z".len()
+        };
+        self.table.widen([when].iter().chain(&WIDTHS));
+    }
+
+    /// Leaves out what does not fit, unless everything is asked for.
+    pub(super) fn fit(&mut self, session: &Session) {
+        if let (Some(columns), false) = (session.screen.columns(), self.is_wide) {
+            self.table.fit(columns, &EXPENDABLE);
+        }
+    }
+
+    /// On a terminal people are told how long ago it was.
+    fn shows_ago(&self) -> bool {
+        self.is_terminal && !self.is_wide
+    }
+
+    pub(super) fn add(&mut self, session: &mut Session, line: &Line) -> anyhow::Result<()> {
         if session.screen.format().is_for_people() {
             self.table.push(self.cells(session.now, line));
             return Ok(());
@@ -266,9 +285,10 @@ impl List {
     fn cells(&self, now: Timestamp, line: &Line) -> Vec<Cell> {
         let plain = |text: String| (Style::Plain, text);
         let or_none = |text: &str| plain(if text.is_empty() { "-" } else { text }.to_owned());
-        let when = match (self.is_wide, self.is_terminal) {
-            (false, true) => show_ago(line.started_at, now),
-            _ => line.started_at.rfc3339_millis(),
+        let when = if self.shows_ago() {
+            show_ago(line.started_at, now)
+        } else {
+            line.started_at.rfc3339_millis()
         };
         let failing = line.steps.iter().find(|step| step.status.is_failure());
         let mut cells = vec![

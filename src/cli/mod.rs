@@ -1,18 +1,21 @@
 //! `spanplane ls`, `show` and the rest: questions on the command line, answered from a store.
 //!
 //! One file a question; each finds what is meant, has [`spanplane::answers`] answer, and lays the
-//! answer out in rows. Exit codes: 0 found, 1 nothing found or a difference, 2 called the wrong way.
+//! answer out in rows. Exit codes: 0 found, 1 nothing found or a difference, 2 called the wrong way,
+//! 3 when there is no telling: the store does not answer, or payloads are gone.
 //!
 //! Must not know: keys, what is in an index, how a store is reached.
 
 mod backlog;
 mod changes;
 mod diff;
+mod follow;
 mod health;
 mod history;
 mod ls;
 mod moment;
 mod nothing;
+mod pager;
 mod row;
 mod screen;
 mod session;
@@ -20,7 +23,9 @@ mod show;
 mod step;
 mod table;
 mod tree;
+mod trouble;
 mod values;
+mod verdict;
 mod why;
 
 use std::{
@@ -42,7 +47,7 @@ pub(crate) enum Question {
     Show(Box<show::ShowArgs>),
     /// Tell what each step did to the desired state, or what differs between two reconciles
     ///
-    /// Ends with 1 if anything differs, like diff(1).
+    /// Ends with 1 if anything differs, and with 3 if there is no telling, like diff(1) with 2.
     Diff(Box<diff::DiffArgs>),
     /// Tell why a composed resource is created, changed, deleted, or not there
     Why(Box<why::WhyArgs>),
@@ -67,9 +72,28 @@ pub(crate) enum Shell {
     Fish,
 }
 
+/// There is no telling.
+const TROUBLE: u8 = 3;
+
 /// Answers, and says how that went.
-pub(crate) fn run(question: Question, program: fn() -> clap::Command) -> anyhow::Result<ExitCode> {
-    let answered = crate::runtime()?.block_on(async {
+pub(crate) fn run(question: Question, program: fn() -> clap::Command) -> ExitCode {
+    match answer(question, program) {
+        Ok(code) => code,
+        // Whoever reads our output has seen enough.
+        Err(error) if crate::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Nothing>() => {
+            tell(&error.to_string());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            tell(&format!("error: {}", trouble::with_causes(error.as_ref())));
+            ExitCode::from(TROUBLE)
+        }
+    }
+}
+
+fn answer(question: Question, program: fn() -> clap::Command) -> anyhow::Result<ExitCode> {
+    crate::runtime()?.block_on(async {
         match question {
             Question::Ls(args) => ls::run(*args).await,
             Question::Show(args) => show::run(*args).await,
@@ -79,14 +103,7 @@ pub(crate) fn run(question: Question, program: fn() -> clap::Command) -> anyhow:
             Question::Health(args) => health::run(*args).await,
             Question::Completions { shell } => complete(shell, program()),
         }
-    });
-    match answered {
-        Err(error) if error.is::<Nothing>() => {
-            tell(&error.to_string());
-            Ok(ExitCode::FAILURE)
-        }
-        answered => answered,
-    }
+    })
 }
 
 fn complete(shell: Shell, mut program: clap::Command) -> anyhow::Result<ExitCode> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::StreamExt as _;
-use spanplane::{answers::SubjectName, archive::Query, line::Line};
+use spanplane::{answers::SubjectName, archive::Query, line::Line, time::Timestamp};
 
 use super::session::Session;
 
@@ -50,6 +50,48 @@ impl Nothing {
         } else {
             Self::new(what, alike.join(", "))
         }
+    }
+}
+
+/// What there is, as far back as is looked.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    functions: BTreeSet<String>,
+    began: Option<(Timestamp, Timestamp)>,
+}
+
+impl Known {
+    pub(crate) async fn look(session: &Session) -> Self {
+        let mut lines = Box::pin(session.answers.lines(Query::default()).take(LOOKED_AT));
+        let mut known = Self::default();
+        while let Some(line) = lines.next().await {
+            let Ok(line) = line else { continue };
+            let (_, last) = known.began.unwrap_or((line.started_at, line.started_at));
+            known.began = Some((line.started_at, last));
+            let functions = line.steps.into_iter().map(|step| step.function);
+            known.functions.extend(functions);
+        }
+        known
+    }
+
+    /// What to ask for instead: a function that is called alike, else when there was anything.
+    pub(crate) fn advice(&self, function: Option<&str>) -> String {
+        let functions = || self.functions.iter().map(String::as_str);
+        let missing = function.filter(|name| !self.functions.contains(*name));
+        let Some((first, last)) = self.began else {
+            return Nothing::LIST.to_owned();
+        };
+        if let Some(name) = missing {
+            let alike = alike(name, functions());
+            let names = if alike.is_empty() {
+                functions().take(TOLD).map(str::to_owned).collect()
+            } else {
+                alike
+            };
+            return format!("--function {}", names.join(", "));
+        }
+        let [first, last] = [first, last].map(Timestamp::rfc3339_millis);
+        format!("less of that; the newest reconciles began between {first} and {last}")
     }
 }
 

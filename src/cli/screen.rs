@@ -6,14 +6,16 @@
 use std::{
     env,
     io::{self, BufWriter, IsTerminal as _, Stderr, Stdout, Write},
-    process::{Child, Command, Stdio},
 };
 
 use clap::Args;
 use serde::Serialize;
 use spanplane::json::{Json, Piece, YamlSink, write_yaml};
 
-use super::row::{Row, Style, showable, write_styled};
+use super::{
+    pager::Pager,
+    row::{Row, Style, showable, write_styled},
+};
 
 /// How answers look.
 #[derive(Args, Clone, Copy, Debug)]
@@ -68,7 +70,7 @@ pub(crate) struct Screen {
 #[derive(Debug)]
 enum Out {
     Direct(BufWriter<Stdout>),
-    Paged(Child),
+    Paged(Pager),
 }
 
 impl Write for Out {
@@ -79,9 +81,16 @@ impl Write for Out {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Direct(out) => out.write_all(bytes),
-            Self::Paged(Child { stdin, .. }) => match stdin {
-                Some(stdin) => stdin.write_all(bytes),
-                None => Err(io::ErrorKind::BrokenPipe.into()),
+            Self::Paged(pager) => match pager.write(bytes) {
+                Err(error) => {
+                    let given = pager.unread()?.ok_or(error)?;
+                    let mut out = BufWriter::new(io::stdout());
+                    out.write_all(&given)?;
+                    out.write_all(bytes)?;
+                    *self = Self::Direct(out);
+                    Ok(())
+                }
+                Ok(()) => Ok(()),
             },
         }
     }
@@ -105,7 +114,7 @@ impl Screen {
             out: None,
             format: look.output,
             has_colours: is_terminal && !look.no_color && !says("NO_COLOR") && !is_dumb,
-            may_page: is_terminal && !look.no_pager,
+            may_page: is_terminal && !look.no_pager && !is_dumb,
             columns: columns.filter(|columns| is_terminal && *columns > 0),
         }
     }
@@ -186,10 +195,10 @@ impl Screen {
         match &mut self.out {
             None => Ok(()),
             Some(Out::Direct(out)) => out.flush(),
-            Some(Out::Paged(pager)) => {
-                drop(pager.stdin.take());
-                pager.wait().map(drop)
-            }
+            Some(Out::Paged(pager)) => match pager.unread()? {
+                Some(given) => io::stdout().write_all(&given),
+                None => Ok(()),
+            },
         }
     }
 
@@ -197,7 +206,7 @@ impl Screen {
     fn out(&mut self) -> &mut Out {
         let may_page = self.may_page;
         self.out.get_or_insert_with(|| {
-            let pager = may_page.then(start_pager).flatten();
+            let pager = may_page.then(Pager::start).flatten();
             pager.map_or_else(|| Out::Direct(BufWriter::new(io::stdout())), Out::Paged)
         })
     }
@@ -208,24 +217,6 @@ impl Drop for Screen {
     fn drop(&mut self) {
         self.close().ok();
     }
-}
-
-/// `$PAGER`, or less; none if it is set to nothing or can't be started.
-fn start_pager() -> Option<Child> {
-    let mut command = match env::var("PAGER") {
-        Ok(pager) if pager.trim().is_empty() || pager == "cat" => return None,
-        Ok(pager) => {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", &pager]);
-            shell
-        }
-        Err(_) => Command::new("less"),
-    };
-    if env::var_os("LESS").is_none() {
-        // Ends at once if all fits, shows colours, leaves the text on the screen.
-        command.env("LESS", "FRX");
-    }
-    command.stdin(Stdio::piped()).spawn().ok()
 }
 
 /// YAML on a screen; what fails is told at the end.
@@ -260,5 +251,35 @@ pub(crate) fn tell(text: &str) {
     for line in text.split('\n') {
         // NOTE: there is nobody left to tell that stderr can't be written to.
         writeln!(err, "{}", showable(line)).ok();
+    }
+}
+
+/// A sign of life on stderr while much is looked at, for people only.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    is_shown: bool,
+}
+
+impl Progress {
+    /// What is looked at between two signs.
+    const STRIDE: u64 = 1000;
+
+    pub(crate) fn new() -> Self {
+        Self {
+            is_shown: io::stderr().is_terminal(),
+        }
+    }
+
+    pub(crate) fn show(&mut self, count: u64, what: &str) {
+        if self.is_shown && count.is_multiple_of(Self::STRIDE) {
+            write!(io::stderr(), "\r{count} {what} …").ok();
+        }
+    }
+
+    /// Wipes it off.
+    pub(crate) fn end(self) {
+        if self.is_shown {
+            write!(io::stderr(), "\r\x1b[K").ok();
+        }
     }
 }

@@ -1,17 +1,15 @@
 //! An open store, where in it to look, and where the answer goes.
 
-use std::{
-    collections::BTreeSet,
-    error::Error,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
 use spanplane::{
-    answers::{Answers, Document, FindError, Pipeline, Reference, Scope, StoredDocument},
-    archive::{Archive, Compression, IndexError, Query, StoreError, StoreUrl, Variables},
+    answers::{
+        Answers, Document, FindError, PayloadsError, Pipeline, Reference, Scope, StoredDocument,
+        SubjectName,
+    },
+    archive::{Archive, Compression, Query, StoreUrl, Variables},
     line::Line,
     time::{Clock as _, SystemClock, Timestamp},
 };
@@ -19,7 +17,8 @@ use spanplane::{
 use super::{
     moment::Moment,
     nothing::Nothing,
-    screen::{LookArgs, Screen, tell},
+    screen::{LookArgs, Screen},
+    trouble::{tell_trouble, troubled},
 };
 
 /// What every question takes.
@@ -151,9 +150,18 @@ impl Session {
     /// The reconcile that is meant, or what to try.
     pub(crate) async fn find(&self, reference: &Reference) -> anyhow::Result<Line> {
         match self.answers.find(reference, &self.scope).await {
-            Ok(line) => Ok(line),
+            Ok(line) => {
+                if let Reference::Subject(subject) = reference {
+                    self.refuse_namesakes(subject, &line).await?;
+                }
+                Ok(line)
+            }
             Err(FindError::Index(error)) => Err(troubled(error)),
             Err(FindError::NoSubject(name)) => Err(Nothing::no_subject(self, &name).await.into()),
+            Err(error @ FindError::NoTrace(_)) if !reference.is_like_an_id() => {
+                let advice = "KIND/NAME, such as Network/prod-net, for its newest reconcile";
+                Err(Nothing::new(error.to_string(), advice).into())
+            }
             Err(error @ (FindError::Empty | FindError::NoTrace(_))) => {
                 Err(Nothing::new(error.to_string(), Nothing::LIST).into())
             }
@@ -161,6 +169,36 @@ impl Session {
                 Err(Nothing::new(error.to_string(), "write more of it").into())
             }
         }
+    }
+
+    /// A name that several XRs have means none of them.
+    async fn refuse_namesakes(&self, subject: &SubjectName, newest: &Line) -> anyhow::Result<()> {
+        let found = self
+            .answers
+            .namesakes(subject, &self.scope, newest)
+            .await
+            .map_err(troubled)?;
+        if found.len() <= 1 {
+            return Ok(());
+        }
+        let namespaces: BTreeSet<_> = found.iter().map(|(_, namespace)| namespace).collect();
+        let told: Vec<_> = found
+            .iter()
+            .map(|(name, namespace)| match namespace.as_str() {
+                "" => format!("{name} without a namespace"),
+                namespace => format!("{name} in {namespace}"),
+            })
+            .collect();
+        let what = format!("several are called {subject}: {}", told.join(", "));
+        Err(Nothing::new(
+            what,
+            if namespaces.len() == found.len() {
+                "-n NAMESPACE"
+            } else {
+                "KIND.group/NAME, as they stand here, and -n NAMESPACE"
+            },
+        )
+        .into())
     }
 
     /// The reconcile of the same subject behind this one, as far as it can be known.
@@ -192,6 +230,20 @@ impl Loaded {
         Ok(Self { line, stored })
     }
 
+    /// The same; nothing where the payloads are not there, and will not be.
+    pub(crate) async fn load_if_there(
+        session: &Session,
+        line: Line,
+    ) -> anyhow::Result<Option<Self>> {
+        match Self::load(session, line).await {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(error) => match error.downcast_ref() {
+                Some(PayloadsError::Gone { .. } | PayloadsError::Dropped(_)) => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
     pub(crate) fn document(&self) -> anyhow::Result<Document<'_>> {
         let key = &self.line.object.key;
         self.stored
@@ -202,38 +254,4 @@ impl Loaded {
     pub(crate) fn pipeline<'d>(&self, document: &'d Document<'d>) -> Pipeline<'d> {
         Pipeline::read(&self.line, document)
     }
-}
-
-/// Tells that a part of the index can't be read, which is no reason not to read the rest. It is
-/// told once, however often it is tried.
-pub(crate) fn tell_trouble(error: &IndexError) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let warning = format!("warning: {}", with_causes(error));
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if told.insert(warning.clone()) {
-        tell(&warning);
-    }
-}
-
-/// Why nothing at all can be read.
-pub(crate) fn troubled(error: IndexError) -> anyhow::Error {
-    let advice = store_error_in(&error).map(|error| error.trouble.advice());
-    let error = anyhow::Error::new(error);
-    match advice {
-        Some(advice) => error.context(format!("cannot read the index; {advice}")),
-        None => error.context("cannot read the index"),
-    }
-}
-
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let causes: Vec<_> = chain(error).map(ToString::to_string).collect();
-    causes.join(": ")
-}
-
-fn store_error_in<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e StoreError> {
-    chain(error).find_map(|error| error.downcast_ref())
-}
-
-fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| (*error).source())
 }

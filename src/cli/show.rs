@@ -13,7 +13,7 @@ use spanplane::{
 };
 
 use super::{
-    ls::style_of,
+    ls::{parse_reference, style_of},
     moment::{show_ago, show_millis},
     nothing::Nothing,
     row::{Row, Style},
@@ -27,7 +27,7 @@ use super::{
 #[derive(Args, Debug)]
 pub(crate) struct ShowArgs {
     /// The beginning of a trace id, KIND/NAME for its newest reconcile, or `last`
-    #[arg(value_name = "TRACE")]
+    #[arg(value_name = "TRACE", value_parser = parse_reference)]
     reference: Reference,
 
     /// A step by name or number; `fetch#1` for its second call

@@ -1,10 +1,11 @@
 //! A reconcile as a small tree: its steps, what each did to the desired state, and what is said
 //! about it. Pure.
 
-use std::iter;
+use std::{collections::BTreeSet, iter};
 
-use spanplane::line::{
-    Condition, Desired, Dropped, Line, LineStep, Outcome, Requirement, Status, StepResult,
+use spanplane::{
+    line::{Condition, Desired, Dropped, Line, LineStep, Outcome, Requirement, Status, StepResult},
+    reconcile::SubjectType,
 };
 
 use super::{
@@ -111,10 +112,32 @@ pub(crate) fn outcome_rows(line: &Line) -> Vec<Row> {
             .with(Style::Warning, "flaps ")
             .plain(format!("{resource}: {field}"))
     }));
+    rows.extend(applied_row(line));
     if rows.is_empty() {
         rows.push(Row::new().plain("nothing is applied"));
     }
     rows
+}
+
+/// What an Operation applies.
+fn applied_row(line: &Line) -> Option<Row> {
+    if line.subject.kind_of_subject != SubjectType::Operation || line.status.is_failure() {
+        return None;
+    }
+    let mut names = BTreeSet::new();
+    let steps = line.steps.iter();
+    for desired in steps.filter_map(|step| step.facts.desired.as_ref()) {
+        names.extend(desired.added.iter().cloned());
+        names.retain(|name| !desired.removed.contains(name));
+    }
+    let total = line.steps.last()?.facts.desired.as_ref()?.total;
+    let names: Vec<_> = names.into_iter().collect();
+    (total > 0).then(|| {
+        Row::new().with(Style::Good, "applies ").plain(format!(
+            "{total}: {} (an Operation is not told what exists)",
+            names_of(&names, total)
+        ))
+    })
 }
 
 /// Some names, and how many more there are.
@@ -183,7 +206,7 @@ pub(crate) fn facts_of(line: &Line, place: usize, step: &LineStep) -> Vec<Row> {
     rows.extend(facts.conditions.iter().map(condition_row));
     rows.extend(facts.requirements.iter().map(requirement_row));
     if step.cached {
-        rows.push(Row::new().with(Style::Faint, "answered from Crossplane's cache"));
+        rows.push(Row::new().with(Style::Faint, "probably answered from Crossplane's cache"));
     }
     rows
 }

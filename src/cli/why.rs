@@ -1,44 +1,42 @@
 //! `spanplane why`: the life of one composed resource through a pipeline, and what becomes of it.
 
-use std::{borrow::Cow, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
-use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
     answers::{
-        Fate, Mark, Matrix, Moment, Pipeline, Reason, Reference, Resource, Sequel, Story,
-        SubjectName, asked_for_by, resources_named, tell_existence, tell_fate, tell_moment,
+        Mark, Matrix, Moment, Pipeline, Reason, Reference, Resource, Sequel, Story, SubjectName,
+        TOLD_CONDITIONS, called, tell_asked_last, tell_existence, tell_fate, tell_moment,
         tell_readiness, tell_sequel,
     },
-    archive::Query,
-    json::Change,
+    archive::IndexError,
+    json::{Change, Json},
     line::{Line, LineStep},
 };
 
 use super::{
     changes::{ChangeLook, ToldField},
     diff::ToldReconcile,
-    ls::{parse_subject, short_id},
+    ls::{parse_named_subject, short_id},
     moment::show_ago,
     nothing::{Nothing, alike},
     row::{Row, Style},
-    session::{AskArgs, Loaded, Session, tell_trouble},
+    session::{AskArgs, Loaded, Session},
     step::{label_of, name_of},
     tree::title_of,
+    trouble::tell_trouble,
 };
-
-/// Past reconciles in which a resource is looked for that the newest does not know.
-const LOOKED_BACK: usize = 10_000;
 
 /// What `why` can be told.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
     /// The XR: Network/prod-net
-    #[arg(value_name = "KIND/NAME", value_parser = parse_subject)]
+    #[arg(value_name = "KIND/NAME", value_parser = parse_named_subject)]
     subject: SubjectName,
 
-    /// The composed resource, as the pipeline calls it or by its name in the cluster
+    /// The composed resource, as the pipeline calls it or by its name in the cluster; the XR itself
+    /// by its own name
     #[arg(value_name = "RESOURCE")]
     resource: String,
 
@@ -80,8 +78,7 @@ pub(crate) async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
         session.screen.close()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let speaks_of_it = |line: &Line| resources_named(line).contains(args.resource.as_str());
-    let Some(last) = last_before(&session, &loaded.line, speaks_of_it).await else {
+    let Some(last) = seen_last(&session, &loaded.line, &args.resource).await else {
         return Err(never_heard_of(&loaded, &args.resource)?.into());
     };
     let text = format!(
@@ -110,14 +107,16 @@ async fn tell(
 ) -> anyhow::Result<bool> {
     let document = loaded.document()?;
     let pipeline = loaded.pipeline(&document);
-    let name = called(&pipeline, resource);
-    let story = Story::of(&pipeline, &name);
+    let name = called(&pipeline, resource).unwrap_or(resource);
+    let story = Story::of(&pipeline, name);
     if story.is_unheard_of() {
         return Ok(false);
     }
-    let asked = |line: &Line| asked_for_by(line, &name).is_some();
     let asked_last = match story.reason {
-        Reason::NotAskedFor => last_before(session, &loaded.line, asked).await,
+        Reason::NotAskedFor => {
+            let since = session.scope.since;
+            known(session.answers.asked_last(&loaded.line, name, since).await)
+        }
         _ => None,
     };
     let next = session.next_of(&loaded.line).await;
@@ -132,7 +131,7 @@ async fn tell(
     let telling = Telling {
         line: &loaded.line,
         pipeline: &pipeline,
-        sequel: Sequel::of(&pipeline, next_pipeline.as_ref(), &name),
+        sequel: Sequel::of(&pipeline, next_pipeline.as_ref(), name),
         story,
         next: next.as_ref(),
         asked_last: asked_last.as_ref(),
@@ -146,51 +145,18 @@ async fn tell(
     Ok(true)
 }
 
-/// What the pipeline calls a resource that may be called by its name in the cluster.
-fn called<'n>(pipeline: &'n Pipeline<'_>, resource: &'n str) -> Cow<'n, str> {
-    let observed = pipeline.observed.iter().flat_map(|state| &state.resources);
-    let by_name = observed.filter(|(name, observed)| {
-        let title = || format!("{}/{}", observed.kind(), observed.name());
-        name.as_ref() != resource
-            && !observed.name().is_empty()
-            && (observed.name() == resource || title().eq_ignore_ascii_case(resource))
-    });
-    let names: Vec<_> = by_name.map(|(name, _)| name.as_ref()).collect();
-    let is_known = Matrix::of(pipeline)
-        .rows
-        .iter()
-        .any(|row| row.name == resource);
-    match names.as_slice() {
-        [name] if !is_known => Cow::Borrowed(name),
-        _ => Cow::Borrowed(resource),
+/// The last reconcile before this one that knew a resource, by either of its names.
+async fn seen_last(session: &Session, line: &Line, resource: &str) -> Option<Line> {
+    let since = session.scope.since;
+    let named = session.answers.named_last(line, resource, since).await;
+    match known(named) {
+        Some(line) => Some(line),
+        None => known(session.answers.observed_last(line, resource, since).await),
     }
 }
 
-/// The last reconcile of the same XR before this one of which something is so.
-async fn last_before(
-    session: &Session,
-    newest: &Line,
-    is_it: impl Fn(&Line) -> bool,
-) -> Option<Line> {
-    let subject = SubjectName {
-        kind: newest.subject.kind.clone(),
-        group: None,
-        name: Some(newest.subject.name.clone()),
-    };
-    let query = Query {
-        until: Some(newest.started_at),
-        subject: subject.filter(Some(newest.subject.namespace.clone())),
-        ..session.query()
-    };
-    let mut lines = Box::pin(session.answers.lines(query).take(LOOKED_BACK));
-    while let Some(line) = lines.next().await {
-        match line {
-            Ok(line) if is_it(&line) => return Some(line),
-            Ok(_) => {}
-            Err(error) => tell_trouble(&error),
-        }
-    }
-    None
+fn known(found: Result<Option<Line>, IndexError>) -> Option<Line> {
+    found.inspect_err(tell_trouble).ok().flatten()
 }
 
 fn never_heard_of(loaded: &Loaded, resource: &str) -> anyhow::Result<Nothing> {
@@ -233,6 +199,9 @@ struct Told<'t> {
     resource: &'t str,
     kind: &'t str,
     exists: bool,
+    /// What is observed of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<ToldObserved<'t>>,
     steps: Vec<ToldMoment<'t>>,
     outcome: &'static str,
     why: String,
@@ -243,6 +212,15 @@ struct Told<'t> {
     next: Option<ToldReconcile<'t>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequel: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ToldObserved<'t> {
+    /// In the cluster.
+    name: &'t str,
+    is_being_deleted: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<&'t Json<'t>>,
 }
 
 #[derive(Serialize)]
@@ -276,20 +254,15 @@ impl Telling<'_> {
     }
 
     fn asked_last(&self) -> Option<String> {
-        let line = self.asked_last?;
-        let step = line.steps.get(asked_for_by(line, self.story.name)?)?;
-        let (step, at) = (name_of(step), line.started_at.rfc3339_millis());
-        Some(format!(
-            "Step {step} asked for it last, in {} ({at}).",
-            line.trace_id
-        ))
+        tell_asked_last(self.asked_last?, self.story.name)
     }
 
     /// Nothing, where nothing was predicted.
     fn sequel(&self) -> Option<String> {
-        let fate = self.story.fate;
-        let is_predicted = !matches!(fate, Fate::Never | Fate::Unknown);
-        is_predicted.then(|| tell_sequel(fate, &self.sequel, self.next))
+        let story = &self.story;
+        story
+            .is_predicted()
+            .then(|| tell_sequel(story.fate, &self.sequel, self.next))
     }
 
     fn lacking(&self) -> &[Change<'_>] {
@@ -305,9 +278,13 @@ impl Telling<'_> {
             Some(_) => show_ago(line.started_at, session.now),
             None => line.started_at.rfc3339_millis(),
         };
+        let name = match self.story.name {
+            "" => &line.subject.name,
+            name => name,
+        };
         let mut rows = vec![
             Row::new()
-                .with(Style::Strong, self.story.name)
+                .with(Style::Strong, name)
                 .plain(format!(" ({}) of {}", self.kind(), title_of(line)))
                 .with(
                     Style::Faint,
@@ -367,6 +344,14 @@ impl Telling<'_> {
             resource: self.story.name,
             kind: self.kind(),
             exists: self.story.observed.is_some(),
+            observed: self.story.observed.map(|observed| ToldObserved {
+                name: observed.name(),
+                is_being_deleted: observed.is_being_deleted(),
+                conditions: TOLD_CONDITIONS
+                    .iter()
+                    .filter_map(|name| observed.condition(name))
+                    .collect(),
+            }),
             steps: steps.collect(),
             outcome: self.story.fate.as_str(),
             why: tell_fate(&self.story, self.line),

@@ -175,7 +175,8 @@ fn ended_at(reconcile: &ClosedReconcile) -> Timestamp {
 }
 
 /// The same function was asked the same within the time that its answer is good for, and the
-/// answer took next to nothing.
+/// answer took next to nothing. Core marks nothing, so that this is a guess; but what failed, and
+/// what is good for no time, is never kept.
 fn is_cached(step: &LineStep, call: &Step, before: &Line, answered_at: Timestamp) -> bool {
     let (Some(request), Some(response)) = (&call.request, &call.response) else {
         return false;
@@ -185,7 +186,11 @@ fn is_cached(step: &LineStep, call: &Step, before: &Line, answered_at: Timestamp
             && twin.facts.tag.is_some()
     });
     let lasts = twin.and_then(|twin| twin.facts.ttl_s).unwrap_or_default();
-    response.received_at.since(request.received_at) <= CACHED_WITHIN
+    let may_be_kept = |ttl: f64| ttl > 0.0;
+    step.error.is_none()
+        && may_be_kept(lasts)
+        && step.facts.ttl_s.is_some_and(may_be_kept)
+        && response.received_at.since(request.received_at) <= CACHED_WITHIN
         && step.started_at.since(answered_at).as_secs_f64() <= lasts
 }
 

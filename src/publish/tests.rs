@@ -158,6 +158,9 @@ fn an_answer_is_cached_if_the_same_was_asked_within_its_time_and_it_took_nothing
     assert!(!cached(ttl / 2, short, &other));
     other.steps[0].facts.tag = None;
     assert!(!cached(ttl / 2, short, &other));
+    let mut fleeting = before.clone();
+    fleeting.steps[0].facts.ttl_s = Some(0.0);
+    assert!(!cached(Duration::ZERO, short, &fleeting));
 }
 
 #[test]

@@ -15,12 +15,12 @@ use super::{
     failure::Failure,
     page::Page,
     reconcile::{dot, trail_into},
-    words::{Badge, plain, several, sign_of, step_name},
+    words::{Badge, full_name, plain, several, sign_of, step_name},
 };
 use crate::{
     answers::{
-        Fate, Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story, tell_existence,
-        tell_fate, tell_moment, tell_readiness, tell_sequel,
+        Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story, tell_asked_last,
+        tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel,
     },
     json::Change,
     line::{Line, LineStep},
@@ -56,6 +56,19 @@ pub(super) async fn show(
     let later = later.map(|(next, later)| Pipeline::read(&first_step_of(next), later));
     let story = Story::of(&pipeline, name);
     let sequel = Sequel::of(&pipeline, later.as_ref(), name);
+    let answers = &viewer.answers;
+    let is_unheard_of = story.is_unheard_of();
+    let seen_last = if is_unheard_of {
+        let last = answers.named_last(&line, name, None).await?;
+        Some(last.ok_or_else(|| never_heard_of(&line, name))?)
+    } else {
+        None
+    };
+    let asked_last = if is_unheard_of || story.reason == Reason::NotAskedFor {
+        answers.asked_last(&line, name, None).await?
+    } else {
+        None
+    };
 
     let shown = if name.is_empty() {
         &line.subject.name
@@ -84,7 +97,15 @@ pub(super) async fn show(
             p class="lead" { (plain(&tell_fate(&story, &line))) }
             @if let Reason::Lacks { fields, .. } = &story.reason { (lacking(fields)) }
             @if let Some(readiness) = tell_readiness(&story) { p { (readiness) } }
-            @if !matches!(story.fate, Fate::Never | Fate::Unknown) {
+            @if let Some(last) = &asked_last {
+                @if let Some(told) = tell_asked_last(last, name) {
+                    p { (plain(&told)) " " a href=(address::story(&last.trace_id, name)) { "Its story there" } }
+                }
+            }
+            @if let Some(last) = &seen_last {
+                p { a href=(address::story(&last.trace_id, name)) { "Where it was seen last" } }
+            }
+            @if story.is_predicted() {
                 p class="sequel" {
                     (plain(&tell_sequel(story.fate, &sequel, next.as_ref()))) " "
                     @if let Some(next) = &next {
@@ -107,6 +128,18 @@ pub(super) async fn show(
         }
     });
     Ok(Html(body.into_string()))
+}
+
+/// Nobody ever spoke of it.
+fn never_heard_of(line: &Line, name: &str) -> Failure {
+    Failure::Missing {
+        what: format!(
+            "No step of {} asked for {} in any reconcile that is known, and it does not exist.",
+            full_name(line),
+            plain(name)
+        ),
+        advice: "Its reconcile shows which resources there are.",
+    }
 }
 
 /// What was observed stands in the first request.

@@ -177,6 +177,8 @@ impl Badge {
             Fate::Update => ("~", "warn"),
             Fate::Keep => ("=", "quiet"),
             Fate::Delete => ("−", "bad"),
+            Fate::Recreate => ("↻", "warn"),
+            Fate::Apply => ("→", "good"),
             Fate::Never => ("∅", "warn"),
             Fate::Unknown => ("?", "quiet"),
         };

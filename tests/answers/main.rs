@@ -108,9 +108,14 @@ async fn payloads_say_what_the_index_says() {
             "{}",
             line.trace_id
         );
+        // The line tells by fields alone: what is being deleted while it is desired is updated or
+        // left as it is there, and an outcome of its own here.
+        let recreated = doomed(Fate::Recreate);
+        let updated = names(&line.resources.update);
+        let to_recreate = updated.intersection(&recreated).count();
         assert_eq!(
             doomed(Fate::Update),
-            names(&line.resources.update),
+            &updated - &recreated,
             "{}",
             line.trace_id
         );
@@ -121,7 +126,7 @@ async fn payloads_say_what_the_index_says() {
             line.trace_id
         );
         assert_eq!(
-            doomed(Fate::Keep).len() as u64,
+            (doomed(Fate::Keep).len() + recreated.len() - to_recreate) as u64,
             line.resources.unchanged,
             "{}",
             line.trace_id
@@ -130,7 +135,9 @@ async fn payloads_say_what_the_index_says() {
     let known: Vec<_> = fates.keys().copied().collect();
     assert_eq!(
         known,
-        ["create", "delete", "keep", "never", "unknown", "update"],
+        [
+            "create", "delete", "keep", "never", "recreate", "unknown", "update"
+        ],
         "{fates:?}"
     );
 }
@@ -178,6 +185,21 @@ async fn a_dropped_resource_has_its_story_and_its_sequel() {
 }
 
 #[tokio::test]
+async fn who_asked_for_a_resource_is_who_added_it() {
+    let (_home, answers) = stored(&["dropper"]).await;
+    let lines = all_lines(&answers).await;
+    let creates = |line: &&Line| line.resources.create.contains(&"bucket-a".to_owned());
+    let line = lines.iter().find(creates).unwrap();
+    let stored = answers.payloads(line).await.unwrap();
+    let document = stored.open().unwrap();
+    let pipeline = Pipeline::read(line, &document);
+    let story = Story::of(&pipeline, "bucket-a");
+    // Another step changes it later.
+    assert_eq!(story.moments[2].cell.mark, Mark::Changed);
+    assert_eq!(story.reason, Reason::AskedFor { by: 0 });
+}
+
+#[tokio::test]
 async fn what_is_deleted_while_it_is_desired_comes_again() {
     let (_home, answers) = stored(&["dropper"]).await;
     let lines = all_lines(&answers).await;
@@ -189,18 +211,42 @@ async fn what_is_deleted_while_it_is_desired_comes_again() {
     let told = |stored: &StoredDocument| {
         let document = stored.open().unwrap();
         let pipeline = Pipeline::read(line, &document);
-        tell_fate(&Story::of(&pipeline, "bucket-a"), line)
+        let story = Story::of(&pipeline, "bucket-a");
+        (story.fate, tell_fate(&story, line))
     };
-    assert!(told(&stored).starts_with("It will stay as it is"));
+    assert_eq!(told(&stored).0, Fate::Keep);
 
-    let mut document: serde_json::Value = serde_json::from_str(stored.text()).unwrap();
-    let metadata = "/steps/0/request/observed/resources/bucket-a/resource/metadata";
-    document.pointer_mut(metadata).unwrap()["deletionTimestamp"] = "2026-11-16T04:36:46Z".into();
-    let deleted = StoredDocument::new(document.to_string().into_bytes()).unwrap();
-    assert_eq!(
-        told(&deleted),
-        "It is being deleted, though it is desired: once it is gone, it will be created again."
-    );
+    let observing = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut document: serde_json::Value = serde_json::from_str(stored.text()).unwrap();
+        let resources = "/steps/0/request/observed/resources";
+        change(document.pointer_mut(resources).unwrap());
+        StoredDocument::new(document.to_string().into_bytes()).unwrap()
+    };
+    let deleted = observing(&|resources| {
+        let metadata = &mut resources["bucket-a"]["resource"]["metadata"];
+        metadata["deletionTimestamp"] = "2026-11-16T04:36:46Z".into();
+    });
+    let words =
+        "It is being deleted, though it is desired: once it is gone, it will be created again.";
+    assert_eq!(told(&deleted), (Fate::Recreate, words.to_owned()));
+
+    let another = observing(&|resources| {
+        resources["bucket-a"]["resource"]["metadata"]["uid"] = "new".into();
+    });
+    let gone = observing(&|resources| {
+        resources.as_object_mut().unwrap().remove("bucket-a");
+    });
+    for (next, expected) in [
+        (&deleted, Sequel::BeingDeleted),
+        (&another, Sequel::Confirmed),
+        (&gone, Sequel::Confirmed),
+        (&stored, Sequel::Refuted),
+    ] {
+        let documents = (deleted.open().unwrap(), next.open().unwrap());
+        let pipeline = Pipeline::read(line, &documents.0);
+        let next = Pipeline::read(line, &documents.1);
+        assert_eq!(Sequel::of(&pipeline, Some(&next), "bucket-a"), expected);
+    }
 }
 
 #[tokio::test]

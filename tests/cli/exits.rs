@@ -24,13 +24,17 @@ fn what_is_found_ends_with_0_and_what_is_not_with_1() {
         1,
         "try: Network/prod-net",
     );
-    ends(&ask(&["ls", "--status", "warning", "calm"]), 1, "no such");
+    let calm = ask(&["ls", "--status", "warning", "calm"]);
+    ends(&calm, 1, "fits calm --status warning\ntry: less of that");
+    let function = ask(&["ls", "--function", "auto-ready"]);
+    ends(&function, 1, "try: --function function-auto-ready\n");
     ends(
         &ask(&["show", "network/prod-nut"]),
         1,
         "try: Network/prod-net",
     );
     ends(&ask(&["show", "ffffffff-ffff"]), 1, "begins with");
+    ends(&ask(&["show", "network"]), 1, "try: KIND/NAME");
     ends(&ask(&["show", ""]), 1, "write more of it");
     ends(&ask(&["show", "last", "9"]), 1, "no step 9");
 }
@@ -40,6 +44,14 @@ fn a_difference_ends_with_1() {
     assert_eq!(code_of(&ask(&["diff", "last", "last"])), 0);
     assert_eq!(code_of(&ask(&["diff", "last"])), 1);
     assert_eq!(code_of(&ask(&["diff", "last", "auto-ready"])), 0);
+}
+
+#[test]
+fn what_can_not_be_told_ends_with_3() {
+    // Neither pipeline ended, so that nobody knows what is desired.
+    let both = ask(&["diff", "raiser/raiser", "raiser/raiser"]);
+    assert_eq!(code_of(&both), 3, "{both:?}");
+    assert!(text_of(&both.stdout).contains("not known of both"));
 }
 
 #[test]
@@ -53,6 +65,10 @@ fn a_wrong_call_ends_with_2() {
         &["show", "last", "0", "answer"],
         &["show", "last", "--path", "x"],
         &["why", "network/prod-net"],
+        &["why", "network", "vpc"],
+        &["history", "network"],
+        &["show", "network/"],
+        &["diff", "network/"],
         &["completions", "tcsh"],
         &["ls", "-o", "xml"],
     ] {
@@ -74,7 +90,9 @@ fn a_store_that_holds_nothing_is_told() {
     ] {
         ends(&ask_store(folder.path(), question), 1, "try:");
     }
-    assert_eq!(code_of(&ask_store(folder.path(), &["health"])), 0);
+    let health = ask_store(folder.path(), &["health"]);
+    ends(&health, 1, "");
+    assert!(text_of(&health.stdout).contains("✗  reconciles  "));
     let memory = program(&["ls", "--store", "memory:///"]).output().unwrap();
     ends(&memory, 1, "memory:///");
 }
@@ -95,13 +113,22 @@ fn a_store_that_is_not_there_is_told_and_not_made() {
 
 #[test]
 fn a_store_that_does_not_answer_is_told_with_what_to_do() {
-    let output = program(&["ls", "--store", "s3://bucket/prefix"])
-        .env("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-        .env("AWS_ACCESS_KEY_ID", "id")
-        .env("AWS_SECRET_ACCESS_KEY", "secret")
-        .output()
-        .unwrap();
-    ends(&output, 1, "check the endpoint");
+    let ask = |question: &[&str]| {
+        program(&[question, &["--store", "s3://bucket/prefix"]].concat())
+            .env("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+            .env("AWS_ACCESS_KEY_ID", "id")
+            .env("AWS_SECRET_ACCESS_KEY", "secret")
+            .output()
+            .unwrap()
+    };
+    let list = ask(&["ls"]);
+    ends(&list, 3, "check the endpoint");
+    assert_eq!(text_of(&list.stderr).lines().count(), 1, "{list:?}");
+    let health = ask(&["health", "-o", "json"]);
+    ends(&health, 1, "");
+    let told: serde_json::Value = serde_json::from_slice(&health.stdout).unwrap();
+    let error = told["store"]["error"].as_str().unwrap();
+    assert!(error.contains("the store can't be reached"), "{error}");
 }
 
 #[test]
@@ -138,6 +165,7 @@ fn a_broken_part_of_the_index_is_told_and_the_rest_is_read() {
         &["health", "--since", "2026-11-16T04:50:00Z"],
     );
     ends(&health, 1, "is broken");
+    assert!(text_of(&health.stdout).contains("00000001.jsonl.zst is broken"));
 }
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {
@@ -159,8 +187,37 @@ fn payloads_that_are_gone_say_when_they_were_stored() {
     copy(store(), folder.path());
     fs::remove_dir_all(folder.path().join("v1/reconciles")).unwrap();
     let gone = ask_store(folder.path(), &["diff", "last"]);
-    ends(&gone, 1, "is not in the store any more");
+    ends(&gone, 3, "is not in the store any more");
+    let history = ["history", "bucketset/assets", "bucket-b"];
+    ends(&ask_store(folder.path(), &history), 3, "are gone");
     assert_eq!(code_of(&ask_store(folder.path(), &["show", "last"])), 0);
+}
+
+#[test]
+fn payloads_that_are_gone_leave_a_gap() {
+    let folder = tempdir().unwrap();
+    copy(store(), folder.path());
+    let day = "v1/reconciles/BucketSet.stores.example.org/default/assets/2026-11-16";
+    let objects = fs::read_dir(folder.path().join(day)).unwrap();
+    let mut objects: Vec<_> = objects.map(|entry| entry.unwrap().path()).collect();
+    objects.sort();
+    let count = objects.len();
+    // The oldest two, and one in between.
+    for place in [0, 1, count - 3] {
+        fs::remove_file(&objects[place]).unwrap();
+    }
+    let history = ask_store(folder.path(), &["history", "bucketset/assets", "bucket-b"]);
+    ends(&history, 0, "");
+    let told = text_of(&history.stdout);
+    assert_eq!(told.matches("the payloads of 2026-11-16T04:31:").count(), 1);
+    assert!(told.ends_with("Z are gone\n"), "{told}");
+    assert!(told.contains("payloads before 2026-11-16T04:31:"), "{told}");
+
+    for object in &objects[..count - 1] {
+        fs::remove_file(object).ok();
+    }
+    let alone = ask_store(folder.path(), &["diff", "bucketset/assets"]);
+    ends(&alone, 3, "are gone");
 }
 
 #[test]

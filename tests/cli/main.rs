@@ -9,6 +9,7 @@ mod support;
 mod exits;
 mod following;
 mod hostile;
+mod namesakes;
 mod setup;
 mod snapshots;
 mod terminal;

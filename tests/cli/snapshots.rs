@@ -62,6 +62,7 @@ fn a_reconcile_is_a_tree() {
         &["show", "lookup/finder"],
         &["show", "hanger/hanger"],
         &["show", "grpcerror/grpc-abort"],
+        &["show", "operation/rotate-keys"],
     ];
     insta::assert_snapshot!("show", trees.map(told).join("\n"));
 }
@@ -150,6 +151,9 @@ fn a_resource_has_a_story() {
         ],
         &["why", "network/prod-net", "VPC/prod-net-32bdd1dbd8c6"],
         &["why", "fatal/fatal-bad", "base"],
+        &["why", "fatal/fatal-bad", "fatal-bad"],
+        &["why", "hanger/hanger", "base"],
+        &["why", "operation/rotate-keys", "rotated"],
         &[
             "why",
             "bucketset/assets",
@@ -169,6 +173,8 @@ fn a_resource_that_is_not_there_was_somewhere_or_never() {
         &["why", "network/prod-net", "subnet-public-b"][..],
         &["why", "network/prod-net", "subnet-public-d"],
         &["why", "network/prod-net", "zebra"],
+        // Its name in the cluster, in which it is not any more.
+        &["why", "network/prod-net", "prod-net-8087af85d9ad"],
     ];
     insta::assert_snapshot!("why-not", stories.map(told).join("\n"));
 }
@@ -190,6 +196,13 @@ fn a_resource_has_a_history() {
         &["history", "bucketset/assets", "bucket-b"][..],
         &["history", "network/prod-net", "network-info"],
         &["history", "bucketset/assets", "bucket-x"],
+        &[
+            "history",
+            "bucketset/assets",
+            "assets-c55314a144fe",
+            "--limit",
+            "3",
+        ],
     ];
     insta::assert_snapshot!("history-resource", histories.map(told).join("\n"));
 }

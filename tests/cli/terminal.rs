@@ -17,12 +17,16 @@ const COLUMNS: u16 = 100;
 
 /// What the program shows on a terminal of its own.
 fn shown(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    shown_within(COLUMNS, arguments, variables)
+}
+
+fn shown_within(columns: u16, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
     let size = Winsize {
         ws_row: 40,
-        ws_col: COLUMNS,
+        ws_col: columns,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
@@ -93,7 +97,10 @@ fn it_is_read_through_a_pager() {
         &[("PAGER", "head -n 1")],
     );
     assert_eq!(first.trim_end(), "---");
-    // One that is not there is done without.
+    // One that is not there is done without, also if only a shell can tell.
+    let missing = shown(&["ls"], &[("PAGER", "nonexistent")]);
+    assert!(missing.contains("Calm/calm-1"), "{missing}");
+    assert!(!shown(&["ls"], &[pager, ("TERM", "dumb")]).contains("paged:"));
     assert!(shown(&["ls"], &[("PATH", "/nonexistent")]).contains("Calm/calm-1"));
 }
 
@@ -106,4 +113,17 @@ fn long_values_are_cut_to_its_width() {
     assert!(widest(&cut) <= Some(usize::from(COLUMNS)), "{cut}");
     let full = shown(&[&question[..], &["--full"]].concat(), &[]);
     assert!(widest(&full) > Some(usize::from(COLUMNS)), "{full}");
+}
+
+#[test]
+fn a_narrow_terminal_shows_fewer_columns() {
+    let question = ["ls", "network", "--no-color", "--no-pager"];
+    for columns in [60, 100] {
+        let list = shown_within(columns, &question, &[]);
+        assert!(list.lines().count() > 10, "{list}");
+        let widest = list.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(columns.into()), "{list}");
+        assert_eq!(list.contains("NAMESPACE"), columns == 100, "{list}");
+        assert!(list.contains("TRACE"), "{list}");
+    }
 }

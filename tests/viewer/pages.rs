@@ -174,13 +174,11 @@ async fn a_resource_has_its_story_and_its_subject_a_history() {
         assert!(story.contains(told), "{told} is not in {story}");
     }
     let unheard = served
-        .page(&format!("/trace/{}/resource?name=nobody", line.trace_id))
+        .get(&format!("/trace/{}/resource?name=nobody", line.trace_id))
         .await;
-    assert!(
-        unheard
-            .text()
-            .contains("No step asks for it, and it does not exist.")
-    );
+    assert_eq!(unheard.status, 404);
+    let told = "asked for nobody in any reconcile that is known";
+    assert!(unheard.text().contains(told), "{}", unheard.text());
 
     let history = served
         .page("/xr/BucketSet.stores.example.org/default/assets")
@@ -243,4 +241,22 @@ async fn what_is_not_there_is_told_with_what_to_do() {
     }
     let healthy = served.page("/healthz").await;
     assert_eq!(healthy.body, "ok\n");
+}
+
+#[tokio::test]
+async fn what_is_not_there_any_more_was_seen_somewhere() {
+    let served = Served::of_captures(&["network"]).await;
+    let lines = served.lines().await;
+    let deleting = find(&lines, |line| {
+        line.resources
+            .delete
+            .contains(&"subnet-public-b".to_owned())
+    });
+    let newest = lines.iter().max_by_key(|line| line.started_at).unwrap();
+    let of = |line: &Line| format!("/trace/{}/resource?name=subnet-public-b", line.trace_id);
+    let story = served.page(&of(newest)).await;
+    let text = story.text();
+    assert!(text.contains("No step asks for it, and it does not exist."));
+    assert!(text.contains("asked for it last, in"), "{text}");
+    assert!(story.body.contains(&of(deleting)), "{}", story.body);
 }
