@@ -79,7 +79,7 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let settings = args.validate().unwrap_or_else(|mistakes| refuse(&mistakes));
     // NOTE: raw payloads wait on disk. Whoever may not use the socket has no business there.
     rustix::process::umask(Mode::from_raw_mode(0o027));
-    let runtime = sidecar_runtime()?;
+    let runtime = single_runtime()?;
     let outcome = runtime.block_on(serve_until_signalled(settings));
     // A call to a disk or a store that hangs does not keep the program alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -96,7 +96,7 @@ async fn serve_until_signalled(settings: Settings) -> anyhow::Result<()> {
 fn view(args: view::ViewArgs) -> anyhow::Result<()> {
     start_logging(LogFormat::Auto, false);
     let view = args.validate().unwrap_or_else(|mistakes| refuse(&mistakes));
-    let runtime = runtime()?;
+    let runtime = single_runtime()?;
     let outcome = runtime.block_on(view.run());
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
@@ -137,16 +137,17 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// For what waits for others: the store, the collector, whoever reads metrics. Core is answered
-/// elsewhere.
-fn sidecar_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+/// For what waits for others: the store, the collector, whoever reads metrics or looks at pages.
+/// Core is answered elsewhere. Few threads, since each keeps memory of its own.
+fn single_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(4)
         .enable_all()
         .build()
         .context("cannot start the runtime")
 }
 
-/// Two threads: a page that takes long does not hold up another.
+/// For questions, which read many objects at once.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
