@@ -11,6 +11,7 @@ pub mod assemble;
 pub mod backoff;
 pub mod bell;
 pub mod capture;
+pub mod causes;
 pub mod client;
 pub mod config;
 pub mod decode;

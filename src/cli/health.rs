@@ -9,6 +9,7 @@ use serde::Serialize;
 use spanplane::{
     answers::{Example, Finding, Health, Oddity, PayloadsError},
     archive::SubjectFilter,
+    causes::with_causes,
     line::{Line, PayloadState},
     time::Timestamp,
 };
@@ -20,7 +21,7 @@ use super::{
     screen::Progress,
     session::{AskArgs, Session},
     table::Table,
-    trouble::{store_error_in, tell_trouble, with_causes},
+    trouble::tell_trouble,
 };
 
 /// Looked at unless told otherwise.
@@ -91,7 +92,7 @@ impl Checkup {
                         under_way.push(line);
                     }
                 }
-                Err(error) if store_error_in(&error).is_some() => {
+                Err(error) if error.store_error().is_some() => {
                     store.get_or_insert(with_causes(&error));
                 }
                 Err(error) => {

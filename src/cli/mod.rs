@@ -86,7 +86,10 @@ pub(crate) fn run(question: Question, program: fn() -> clap::Command) -> ExitCod
             ExitCode::FAILURE
         }
         Err(error) => {
-            tell(&format!("error: {}", trouble::with_causes(error.as_ref())));
+            tell(&format!(
+                "error: {}",
+                spanplane::causes::with_causes(error.as_ref())
+            ));
             ExitCode::from(TROUBLE)
         }
     }

@@ -12,6 +12,7 @@ use super::{page::Page, words::plain};
 use crate::{
     answers::{FindError, OpenError, PayloadsError},
     archive::{FetchError, IndexError, StoreError},
+    causes::with_causes,
 };
 
 /// Why there is no page.
@@ -119,9 +120,9 @@ impl Failure {
             Self::Broken => "The viewer made a mistake on the way to this page.".to_owned(),
             Self::NoPage => "No page has this address.".to_owned(),
             Self::Odd(what) | Self::Missing { what, .. } => what.clone(),
-            Self::Find(error) => with_sources(error),
-            Self::Payloads(error) => with_sources(error),
-            Self::Store(error) => with_sources(error),
+            Self::Find(error) => with_causes(error),
+            Self::Payloads(error) => with_causes(error),
+            Self::Store(error) => with_causes(error),
         }
     }
 
@@ -177,17 +178,6 @@ fn advice_on(error: &PayloadsError) -> &'static str {
              it from the store as it is."
         }
     }
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        told.push_str(": ");
-        told.push_str(&source.to_string());
-        next = source.source();
-    }
-    told
 }
 
 impl IntoResponse for Failure {
