@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 const SHARE: f64 = 0.5;
 /// The longest slice that is not paid for at once: a tenth of the smallest quota.
 const SLICE: Duration = Duration::from_millis(1);
+const SLICE_BYTES: usize = 128 * 1024;
 /// Nobody waits longer than this for the work to go on, or to stop.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
@@ -74,6 +75,15 @@ pub fn breathe() {
             pacer.breathe();
         }
     });
+}
+
+/// Does something with all of `content`, in pieces that take a tenth of a millisecond or so if it
+/// is done at a gigabyte a second or more, and rests in between.
+pub fn in_slices(content: &[u8], mut work: impl FnMut(&[u8])) {
+    for slice in content.chunks(SLICE_BYTES) {
+        work(slice);
+        breathe();
+    }
 }
 
 /// How long to rest after using `used` of the CPU within `elapsed`, with `debt` from before.

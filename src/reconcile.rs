@@ -8,7 +8,11 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
 
-use crate::{record::Position, time::Timestamp};
+use crate::{
+    fingerprint::{Fingerprint, Fingerprinter},
+    record::Position,
+    time::Timestamp,
+};
 
 /// The API group and version of Crossplane's Operations, which their meta leaves out.
 const OPERATION_API_VERSION: &str = "ops.crossplane.io/v1alpha1";
@@ -88,7 +92,7 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// SHA-256 of a payload.
+/// SHA-256 of a payload as it is stored.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PayloadHash(pub [u8; 32]);
 
@@ -152,11 +156,11 @@ impl fmt::Debug for PayloadHash {
     }
 }
 
-/// One half of a step: where its payload lies and what it hashes to.
+/// One half of a step: where its payload lies, and what it is told from others by.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Half {
     pub position: Position,
-    pub hash: PayloadHash,
+    pub fingerprint: Fingerprint,
     pub size: usize,
     pub received_at: Timestamp,
 }
@@ -251,11 +255,11 @@ impl ClosedReconcile {
 
     /// Equal for two reconciles that asked and answered the same in the same steps, whenever
     /// they ran.
-    pub fn fingerprint(&self) -> PayloadHash {
-        let mut hasher = Sha256::new();
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut hasher = Fingerprinter::default();
         let mut add = |field: &[u8]| {
             // NOTE: the length keeps fields from running into each other.
-            hasher.update((field.len() as u64).to_le_bytes());
+            hasher.update(&(field.len() as u64).to_le_bytes());
             hasher.update(field);
         };
         add(self.subject.composition.as_bytes());
@@ -266,9 +270,11 @@ impl ClosedReconcile {
             add(step.function.as_bytes());
             add(step.error.as_bytes());
             for half in [&step.request, &step.response] {
-                add(half.as_ref().map_or(&[][..], |half| &half.hash.0));
+                add(half
+                    .as_ref()
+                    .map_or(&[][..], |half| half.fingerprint.as_bytes()));
             }
         }
-        PayloadHash(hasher.finalize().into())
+        hasher.finish()
     }
 }

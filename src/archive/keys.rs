@@ -12,6 +12,7 @@ use std::fmt;
 
 use super::object::Compression;
 use crate::{
+    fingerprint::Fingerprint,
     reconcile::{PayloadHash, Subject, TraceId},
     time::Timestamp,
 };
@@ -49,7 +50,7 @@ impl Key {
 
     /// A place beside this one, for a part that can't be joined with what stands there.
     #[must_use]
-    pub fn of_part(&self, part: PayloadHash) -> Self {
+    pub fn of_part(&self, part: Fingerprint) -> Self {
         let digits: String = part.to_string().chars().take(HASH_DIGITS).collect();
         let ending = format!(".json{}", Compression::of_key(&self.0).extension());
         let whole = self.0.strip_suffix(&ending).unwrap_or(&self.0);
@@ -245,7 +246,7 @@ mod tests {
         let at = Timestamp::default();
         let trace = TraceId("t".into());
         let whole = Key::of_reconcile(&subject("", "K", "", "x"), &trace, at, Compression::Gzip);
-        let part = whole.of_part(PayloadHash::of(b"x"));
+        let part = whole.of_part(Fingerprint::of(b"x"));
         assert!(
             part.as_str()
                 .starts_with("v1/reconciles/K/_/x/1970-01-01/000000.000-t-part-")
@@ -255,7 +256,7 @@ mod tests {
         assert!(!whole.is_of_trace(&TraceId("other-t".into())));
         let json = subject("", "K", "", "app.json");
         let whole = Key::of_reconcile(&json, &trace, at, Compression::None);
-        let part = whole.of_part(PayloadHash::of(b"x"));
+        let part = whole.of_part(Fingerprint::of(b"x"));
         assert!(
             part.as_str()
                 .starts_with("v1/reconciles/K/_/app.json/1970-01-01/"),
@@ -290,7 +291,7 @@ mod tests {
         let (began, trace_id) = key.began().unwrap();
         assert_eq!(began.rfc3339_millis(), "2026-11-16T04:36:46.133Z");
         assert_eq!(trace_id, "784c-b8");
-        let part = key.of_part(PayloadHash::of(b"x"));
+        let part = key.of_part(Fingerprint::of(b"x"));
         assert_eq!(part.began(), key.began());
         let odd = Key("v1/reconciles/a/b/c/d/e".to_owned());
         assert_eq!(odd.began(), None);
@@ -308,7 +309,7 @@ mod tests {
             let trace_id = TraceId(names[4].as_str().into());
             let at = Timestamp::from_nanos(nanos);
             let key = Key::of_reconcile(&subject, &trace_id, at, Compression::Zstd);
-            for key in [key.of_part(PayloadHash::of(b"")), key] {
+            for key in [key.of_part(Fingerprint::of(b"")), key] {
                 let key = key.as_str();
                 prop_assert!(key.len() < 255, "{} bytes: {key}", key.len());
                 prop_assert!(key.starts_with("v1/reconciles/"));

@@ -198,9 +198,10 @@ fn remove(path: &Path, staying: &[PathBuf]) -> bool {
 mod tests {
     use super::*;
     use crate::{
+        fingerprint::Fingerprint,
         history::{History, Last, LastObject},
         line::samples::line,
-        reconcile::{PayloadHash, SubjectIdentity},
+        reconcile::SubjectIdentity,
     };
 
     const DAY: i64 = 24 * 60 * 60;
@@ -331,7 +332,7 @@ mod tests {
             stored_at: Some(at(0)),
             bytes: 10,
         };
-        let fingerprint = PayloadHash::of(b"x");
+        let fingerprint = Fingerprint::of(b"x");
         let last = Last {
             trace_id: "x".into(),
             previous: None,

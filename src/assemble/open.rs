@@ -69,7 +69,7 @@ impl OpenReconcile {
         for step in self.steps.iter_mut().filter(same_place) {
             let same_error = kind == RecordKind::Request || step.error == error;
             match half_of(step, kind) {
-                Some(known) if known.hash == half.hash && same_error => return,
+                Some(known) if known.fingerprint == half.fingerprint && same_error => return,
                 Some(_) => {}
                 empty @ None => {
                     *empty = Some(half);

@@ -8,10 +8,19 @@ use opentelemetry_proto::tonic::{
     trace::v1::{ResourceSpans, ScopeSpans},
 };
 
-use crate::spans::spans_in;
+use crate::spans::{EncodedSpans, spans_in};
+
+/// `None` for a span alone, and for what can't be read.
+pub(super) fn halves(spans: &EncodedSpans) -> Option<[EncodedSpans; 2]> {
+    if spans.count < 2 {
+        return None;
+    }
+    let (first, second) = halve(spans.decode().ok()?);
+    Some([&first, &second].map(EncodedSpans::of))
+}
 
 /// The first half is the smaller one, if there is one.
-pub(super) fn halve(
+fn halve(
     request: ExportTraceServiceRequest,
 ) -> (ExportTraceServiceRequest, ExportTraceServiceRequest) {
     let mut left = spans_in(&request).count() / 2;

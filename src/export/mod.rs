@@ -29,15 +29,13 @@ use std::{
     time::Duration,
 };
 
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 
 use self::{
     condition::Condition,
     failure::{Course, Failure, one_line},
-    halving::halve,
+    halving::halves,
     transport::Transport,
 };
 pub use self::{
@@ -51,7 +49,7 @@ pub use self::{
 use crate::{
     backoff::Backoff,
     metrics::{Metrics, SpanLoss},
-    spans::spans_in,
+    spans::{EncodedSpans, spans_in},
 };
 
 /// A collector that fails this often in a row may do so because of these spans.
@@ -97,7 +95,7 @@ pub struct Exporter {
 
 /// Spans that go together.
 struct Piece {
-    request: ExportTraceServiceRequest,
+    spans: EncodedSpans,
     /// What the collector had taken when this was made.
     taken_before: u64,
 }
@@ -129,40 +127,45 @@ impl Exporter {
 
     /// Returns once every span was taken, or given up for good. Dropping the future loses nothing
     /// but what was counted: the batch can be delivered again.
-    pub async fn deliver(&self, request: ExportTraceServiceRequest) -> Delivery {
+    pub async fn deliver(&self, spans: EncodedSpans) -> Delivery {
         let mut delivery = Delivery::default();
-        let mut waiting = VecDeque::from([self.piece(request)]);
+        let mut waiting = VecDeque::from([self.piece(spans)]);
         let mut is_first_loss = true;
         while let Some(piece) = waiting.pop_front() {
-            let spans = spans_in(&piece.request).count() as u64;
+            let spans = piece.spans.count;
             if spans == 0 {
                 continue;
             }
-            match self.offer(&piece.request).await {
-                Offer::Taken(answer) => {
+            let offer = self.offer(&piece.spans).await;
+            let halves = match &offer {
+                Offer::Taken(_) => None,
+                Offer::Refused(_) | Offer::Stubborn(_) => halves(&piece.spans),
+            };
+            match (offer, halves) {
+                (Offer::Taken(answer), _) => {
                     let rejected = self.heed(answer, spans);
                     delivery.accepted += spans - rejected;
                     delivery.dropped += rejected;
                 }
-                Offer::Refused(_) if spans > 1 => {
-                    let (first, second) = halve(piece.request);
+                (Offer::Refused(_), Some([first, second])) => {
                     waiting.push_front(self.piece(second));
                     waiting.push_front(self.piece(first));
                 }
                 // The others first: they tell whether it is these spans or the collector.
-                Offer::Stubborn(_) if spans > 1 => {
-                    let (first, second) = halve(piece.request);
-                    waiting.extend([self.piece(first), self.piece(second)]);
+                (Offer::Stubborn(_), Some(halves)) => {
+                    waiting.extend(halves.map(|half| self.piece(half)));
                 }
-                Offer::Stubborn(_) if self.taken.load(Ordering::Relaxed) == piece.taken_before => {
+                (Offer::Stubborn(_), None)
+                    if self.taken.load(Ordering::Relaxed) == piece.taken_before =>
+                {
                     waiting.push_back(piece);
                 }
-                Offer::Refused(failure) | Offer::Stubborn(failure) => {
+                (Offer::Refused(failure) | Offer::Stubborn(failure), None) => {
                     delivery.dropped += spans;
                     self.metrics.spans_lost(SpanLoss::Refused, spans);
                     // A collector that refuses everything would fill the log.
                     if is_first_loss {
-                        log_loss(&piece.request, &failure);
+                        log_loss(&piece.spans, &failure);
                     }
                     is_first_loss = false;
                 }
@@ -177,16 +180,16 @@ impl Exporter {
         delivery
     }
 
-    fn piece(&self, request: ExportTraceServiceRequest) -> Piece {
+    fn piece(&self, spans: EncodedSpans) -> Piece {
         Piece {
-            request,
+            spans,
             taken_before: self.taken.load(Ordering::Relaxed),
         }
     }
 
     /// Tries until there is an answer that trying again won't change.
-    async fn offer(&self, request: &ExportTraceServiceRequest) -> Offer {
-        let body = self.transport.encode(request);
+    async fn offer(&self, spans: &EncodedSpans) -> Offer {
+        let body = self.transport.encode(spans.body.clone());
         let mut stubborn_tries = 0;
         loop {
             let failure = match self.transport.send(body.clone()).await {
@@ -245,8 +248,9 @@ impl Exporter {
     }
 }
 
-fn log_loss(request: &ExportTraceServiceRequest, failure: &Failure) {
-    let name = spans_in(request).next().map(|span| one_line(&span.name));
+fn log_loss(spans: &EncodedSpans, failure: &Failure) {
+    let request = spans.decode().unwrap_or_default();
+    let name = spans_in(&request).next().map(|span| one_line(&span.name));
     tracing::error!(
         span = name,
         reason = %failure,

@@ -20,11 +20,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{Details, Last, LastObject};
-use crate::{
-    pace::breathe,
-    reconcile::{PayloadHash, SubjectIdentity},
-    time::Timestamp,
-};
+use crate::{fingerprint::Fingerprint, pace::breathe, reconcile::SubjectIdentity, time::Timestamp};
 
 const VERSION: u32 = 2;
 /// Lines that say nothing new are dropped once there are this many more than subjects.
@@ -43,7 +39,7 @@ pub(super) struct JournalLine {
     trace_id: String,
     previous: Option<String>,
     ended_at: Timestamp,
-    fingerprint: PayloadHash,
+    fingerprint: Fingerprint,
     object: Option<ObjectEntry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     line: Option<String>,

@@ -14,8 +14,10 @@ use std::{collections::HashMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use self::journal::{Journal, JournalLine, Loaded};
 use crate::{
+    fingerprint::Fingerprint,
     line::Line,
-    reconcile::{PayloadHash, SubjectIdentity},
+    pack::{pack, unpack},
+    reconcile::SubjectIdentity,
     time::Timestamp,
 };
 
@@ -23,7 +25,6 @@ use crate::{
 const MAX_SUBJECTS: usize = 20_000;
 /// For the details of all of them.
 const MAX_DETAIL_BYTES: usize = 16 * 1024 * 1024;
-const ZSTD_LEVEL: i32 = 1;
 /// A line is bounded; this is far more than one takes.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// An object is stored anew after a day, so that rules by age never cut a live link by more.
@@ -38,7 +39,7 @@ pub struct Last {
     /// The one before it.
     pub previous: Option<Arc<str>>,
     pub ended_at: Timestamp,
-    pub fingerprint: PayloadHash,
+    pub fingerprint: Fingerprint,
     /// What holds its payloads; `None` if nothing does any more.
     pub object: Option<LastObject>,
 }
@@ -58,7 +59,7 @@ impl Last {
     /// The object to link to, if this reconcile is the same again.
     pub fn object_for(
         &self,
-        fingerprint: PayloadHash,
+        fingerprint: Fingerprint,
         started_at: Timestamp,
     ) -> Option<&LastObject> {
         let object = self.object.as_ref()?;
@@ -171,7 +172,7 @@ impl History {
     /// The last line of this subject, if that is still known.
     pub fn line(&self, subject: &SubjectIdentity) -> Option<Line> {
         let details = self.subjects.get(subject)?.details.as_ref()?;
-        let json = zstd::bulk::decompress(&details.line, MAX_LINE_BYTES).ok()?;
+        let json = unpack(&details.line, MAX_LINE_BYTES).ok()?;
         serde_json::from_slice(&json).ok()
     }
 
@@ -188,7 +189,7 @@ impl History {
     pub fn note(&mut self, subject: &SubjectIdentity, last: Last, line: &Line, fields: Vec<u8>) {
         let packed = serde_json::to_vec(line)
             .map_err(io::Error::from)
-            .and_then(|json| zstd::bulk::compress(&json, ZSTD_LEVEL));
+            .and_then(|json| pack(&json));
         let details = packed.ok().map(|packed| Details {
             line: packed.into(),
             fields: fields.into(),
@@ -218,7 +219,7 @@ impl History {
     pub fn object_stored(
         &mut self,
         subject: &SubjectIdentity,
-        fingerprint: PayloadHash,
+        fingerprint: Fingerprint,
         stored: LastObject,
     ) {
         let is_gone = self
@@ -233,7 +234,7 @@ impl History {
     }
 
     /// An object will never be in the store.
-    pub fn object_lost(&mut self, subject: &SubjectIdentity, fingerprint: PayloadHash) {
+    pub fn object_lost(&mut self, subject: &SubjectIdentity, fingerprint: Fingerprint) {
         self.change(subject, |last| {
             if last.fingerprint == fingerprint {
                 last.object = None;

@@ -17,7 +17,7 @@ fn last(content: &str) -> Last {
         trace_id: format!("trace of {content}").into(),
         previous: None,
         ended_at: AT,
-        fingerprint: PayloadHash::of(content.as_bytes()),
+        fingerprint: Fingerprint::of(content.as_bytes()),
         object: Some(LastObject {
             key: format!("v1/reconciles/{content}").into(),
             started_at: AT,
@@ -46,7 +46,7 @@ fn knows(history: &mut History, name: &str, content: &str) -> bool {
 }
 
 fn links(history: &mut History, name: &str, content: &str, started_at: Timestamp) -> bool {
-    let fingerprint = PayloadHash::of(content.as_bytes());
+    let fingerprint = Fingerprint::of(content.as_bytes());
     let last = history.last(&subject(name));
     last.is_some_and(|last| last.object_for(fingerprint, started_at).is_some())
 }
@@ -126,7 +126,7 @@ fn an_object_that_is_noted_after_it_was_pruned_is_not_believed() {
 fn an_object_that_is_lost_is_not_linked_to() {
     let mut history = History::in_process();
     note(&mut history, "a", "1");
-    history.object_lost(&subject("a"), PayloadHash::of(b"another"));
+    history.object_lost(&subject("a"), Fingerprint::of(b"another"));
     assert!(links(&mut history, "a", "1", AT));
     history.object_lost(&subject("a"), last("1").fingerprint);
     assert!(!links(&mut history, "a", "1", AT));

@@ -16,15 +16,15 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use prost::Message as _;
 use tokio::sync::Notify;
 
 use super::{Found, UNFINISHED, remove_sent, sync_folder, take_up};
-use crate::spans::spans_in;
+use crate::{
+    pack::{pack, unpack},
+    spans::EncodedSpans,
+};
 
 const ENDING: &str = ".otlp.zst";
-const ZSTD_LEVEL: i32 = 1;
 /// What a batch may hold; one written here holds far less.
 const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 
@@ -101,13 +101,12 @@ impl TraceBatches {
 
     /// Puts a batch in line and makes it durable. Returns how many spans had to be given up for
     /// it.
-    pub fn add(&self, request: &ExportTraceServiceRequest) -> io::Result<u64> {
-        let spans = spans_in(request).count() as u64;
-        let body = zstd::bulk::compress(&request.encode_to_vec(), ZSTD_LEVEL)?;
+    pub fn add(&self, request: &EncodedSpans) -> io::Result<u64> {
+        let body = pack(&request.body)?;
         let id = BatchId(self.lock().next);
         let batch = WaitingBatch {
             id,
-            spans,
+            spans: request.count,
             bytes: body.len() as u64,
         };
         let path = self.path_of(&batch);
@@ -148,15 +147,16 @@ impl TraceBatches {
     }
 
     /// What a batch holds; `None` if it is gone.
-    pub fn read(&self, batch: &WaitingBatch) -> io::Result<Option<ExportTraceServiceRequest>> {
+    pub fn read(&self, batch: &WaitingBatch) -> io::Result<Option<EncodedSpans>> {
         let body = match fs::read(self.path_of(batch)) {
             Ok(body) => body,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let encoded = zstd::bulk::decompress(&body, MAX_BATCH_BYTES)?;
-        let request = ExportTraceServiceRequest::decode(encoded.as_slice());
-        request.map(Some).map_err(io::Error::other)
+        Ok(Some(EncodedSpans {
+            body: unpack(&body, MAX_BATCH_BYTES)?.into(),
+            count: batch.spans,
+        }))
     }
 
     /// It was delivered, or will never be.

@@ -22,8 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Found, UNFINISHED, remove_sent, sync_folder, take_up};
 use crate::{
+    fingerprint::Fingerprint,
     line::Line,
-    reconcile::{PayloadHash, Subject},
+    pack::{pack, unpack},
+    reconcile::Subject,
     time::Timestamp,
 };
 
@@ -31,7 +33,6 @@ const MAGIC: &[u8; 8] = b"SPPARCL1";
 const TRAILER_BYTES: u64 = 16;
 const ENDING: &str = ".parcel";
 const LATE_ENDING: &str = "-late.parcel";
-const ZSTD_LEVEL: i32 = 1;
 /// Decompressed; far more than a line takes.
 const MAX_LABEL_BYTES: usize = 16 * 1024 * 1024;
 /// What was sealed longer than this before the last one was made of records that are noted as done;
@@ -52,7 +53,7 @@ pub struct Label {
     pub subject: Subject,
     /// The beginning of the reconcile is missing: it may be in the store already.
     pub is_fragment: bool,
-    pub fingerprint: PayloadHash,
+    pub fingerprint: Fingerprint,
     /// The reconcile's line in the index, as far as it is known before the object is stored.
     pub line: Line,
 }
@@ -71,7 +72,7 @@ pub struct Parcels {
     /// Files of those that don't wait any more.
     finished: Vec<PathBuf>,
     /// What an earlier process may have sealed without noting its records as done.
-    left: BTreeMap<(String, PayloadHash), ParcelId>,
+    left: BTreeMap<(String, Fingerprint), ParcelId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +134,7 @@ impl Parcels {
     }
 
     /// The parcel of this very reconcile, if an earlier process sealed it and it still waits.
-    pub fn find(&self, trace_id: &str, fingerprint: PayloadHash) -> Option<ParcelId> {
+    pub fn find(&self, trace_id: &str, fingerprint: Fingerprint) -> Option<ParcelId> {
         if self.left.is_empty() {
             return None;
         }
@@ -286,7 +287,7 @@ impl ParcelWriter {
     }
 
     fn finish(mut self, label: &Label, path: &Path) -> io::Result<(File, u64)> {
-        let label = zstd::bulk::compress(&serde_json::to_vec(label)?, ZSTD_LEVEL)?;
+        let label = pack(&serde_json::to_vec(label)?)?;
         let length = u32::try_from(label.len()).map_err(io::Error::other)?;
         self.write_all(&label)?;
         self.write_all(&length.to_le_bytes())?;
@@ -344,7 +345,7 @@ impl ParcelReader {
         if crc32fast::hash(&label) != u32::from_le_bytes(crc) {
             return Err(damaged());
         }
-        let label = zstd::bulk::decompress(&label, MAX_LABEL_BYTES)?;
+        let label = unpack(&label, MAX_LABEL_BYTES)?;
         let label = serde_json::from_slice(&label)?;
         file.seek(SeekFrom::Start(0))?;
         Ok(Self {

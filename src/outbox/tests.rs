@@ -2,15 +2,14 @@
 
 use std::io::Write as _;
 
-use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest,
-    trace::v1::{ResourceSpans, ScopeSpans, Span},
-};
+use opentelemetry_proto::tonic::{resource::v1::Resource, trace::v1::Span};
 
 use super::*;
 use crate::{
+    fingerprint::Fingerprint,
     line::samples,
-    reconcile::{PayloadHash, Subject},
+    reconcile::Subject,
+    spans::{EncodedSpans, SpanBatch},
     time::Timestamp,
 };
 
@@ -18,7 +17,7 @@ fn label(trace_id: &str, is_fragment: bool) -> Label {
     Label {
         subject: Subject::default(),
         is_fragment,
-        fingerprint: PayloadHash::of(trace_id.as_bytes()),
+        fingerprint: Fingerprint::of(trace_id.as_bytes()),
         line: samples::line(trace_id, Timestamp::default()),
     }
 }
@@ -68,10 +67,10 @@ fn what_was_sealed_before_a_crash_is_found() {
     let id = seal(&mut parcels, "a", false);
     drop(parcels);
     let mut parcels = Parcels::open(folder.path().to_owned()).unwrap();
-    assert_eq!(parcels.find("a", PayloadHash::of(b"a")), Some(id));
-    assert_eq!(parcels.find("a", PayloadHash::of(b"b")), None);
+    assert_eq!(parcels.find("a", Fingerprint::of(b"a")), Some(id));
+    assert_eq!(parcels.find("a", Fingerprint::of(b"b")), None);
     parcels.finish(id);
-    assert_eq!(parcels.find("a", PayloadHash::of(b"a")), None);
+    assert_eq!(parcels.find("a", Fingerprint::of(b"a")), None);
 }
 
 #[test]
@@ -109,20 +108,14 @@ fn any_damage_to_a_label_is_noticed() {
     }
 }
 
-fn batch(spans: usize) -> ExportTraceServiceRequest {
+fn batch(spans: usize) -> EncodedSpans {
     let span = |index: usize| Span {
         name: format!("span {index}"),
         ..Span::default()
     };
-    ExportTraceServiceRequest {
-        resource_spans: vec![ResourceSpans {
-            scope_spans: vec![ScopeSpans {
-                spans: (0..spans).map(span).collect(),
-                ..ScopeSpans::default()
-            }],
-            ..ResourceSpans::default()
-        }],
-    }
+    let mut batch = SpanBatch::default();
+    batch.extend(&(0..spans).map(span).collect::<Vec<_>>());
+    batch.request(&Resource::default())
 }
 
 #[tokio::test]

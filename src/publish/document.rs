@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     line::PayloadRef,
-    reconcile::{ClosedReconcile, Half, PayloadHash, Step, Subject},
+    pace::in_slices,
+    reconcile::{ClosedReconcile, Half, PayloadHasher, Step, Subject},
     record::RecordKind,
     redact::{CleanPayload, Redacted, Redactor},
 };
@@ -129,7 +130,7 @@ pub fn write_document(
                 Some(half) => source.read_payload(kind, half)?,
                 None => None,
             };
-            let (Some(payload), Some(half)) = (payload, half) else {
+            let Some(payload) = payload else {
                 report.unreadable += u64::from(half.is_some());
                 document.payload(kind, "", b"null")?;
                 continue;
@@ -140,7 +141,7 @@ pub fn write_document(
             document.payload(kind, form, &value)?;
             report.redacted_values += clean.values;
             report.not_json += u64::from(!form.is_empty());
-            *payload_ref = payload_ref_of(place, kind, form, &clean, half);
+            *payload_ref = payload_ref_of(place, kind, form, &clean);
         }
         report.steps.push(payloads);
         document.end_step()?;
@@ -155,7 +156,6 @@ fn payload_ref_of(
     kind: RecordKind,
     form: &str,
     clean: &Redacted,
-    half: &Half,
 ) -> Option<PayloadRef> {
     let content = match &clean.payload {
         CleanPayload::Empty => return None,
@@ -163,14 +163,11 @@ fn payload_ref_of(
             bytes
         }
     };
-    let hash = if clean.values == 0 {
-        half.hash
-    } else {
-        PayloadHash::of(content)
-    };
+    let mut hasher = PayloadHasher::default();
+    in_slices(content, |slice| hasher.update(slice));
     Some(PayloadRef {
         pointer: pointer_of(place, kind, form),
-        sha256: hash.to_string(),
+        sha256: hasher.finish().to_string(),
         size: content.len() as u64,
         redacted: clean.values,
     })

@@ -56,6 +56,7 @@
 //! and the same line gives the same bytes.
 
 mod attributes;
+mod batch;
 mod events;
 mod facts;
 mod failure;
@@ -66,15 +67,11 @@ mod root;
 mod step;
 mod times;
 
-use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest,
-    common::v1::InstrumentationScope,
-    resource::v1::Resource,
-    trace::v1::{ResourceSpans, ScopeSpans, Span, Status, status::StatusCode},
-};
+use opentelemetry_proto::tonic::trace::v1::{Span, Status, status::StatusCode};
 
 use self::{attributes::one_line, events::DropsByStep, failure::Failure, times::Extent};
 pub use self::{
+    batch::{EncodedSpans, SpanBatch, spans_in},
     identity::{StepIdentity, step_span_ids},
     links::Links,
     render::{Detail, render},
@@ -119,34 +116,6 @@ pub fn spans_of(line: &Line, links: &Links) -> Vec<Span> {
     let mut spans = vec![root::span_of_root(&reconcile, drops.of_nobody())];
     spans.extend(steps);
     spans
-}
-
-/// All spans of a request.
-pub fn spans_in(request: &ExportTraceServiceRequest) -> impl Iterator<Item = &Span> {
-    let resources = request.resource_spans.iter();
-    let scopes = resources.flat_map(|resource| &resource.scope_spans);
-    scopes.flat_map(|scope| &scope.spans)
-}
-
-/// One request with all of these spans under one resource and one scope.
-pub fn request_of(resource: Resource, spans: Vec<Span>) -> ExportTraceServiceRequest {
-    let scope = InstrumentationScope {
-        name: env!("CARGO_PKG_NAME").to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..InstrumentationScope::default()
-    };
-    let scope_spans = ScopeSpans {
-        scope: Some(scope),
-        spans,
-        ..ScopeSpans::default()
-    };
-    ExportTraceServiceRequest {
-        resource_spans: vec![ResourceSpans {
-            resource: Some(resource),
-            scope_spans: vec![scope_spans],
-            ..ResourceSpans::default()
-        }],
-    }
 }
 
 /// What a span does, and to what; the latter may be empty.

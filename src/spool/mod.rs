@@ -171,6 +171,7 @@ impl Spool {
             max_bytes: settings.max_bytes,
             segment_bytes: SEGMENT_BYTES.min(settings.max_bytes / 8),
             kept_free: settings.max_bytes / KEPT_FREE,
+            known_free: 0,
             next_segment,
             active: None,
             failing: false,

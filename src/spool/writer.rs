@@ -24,6 +24,9 @@ use crate::{
     record::{Record, SegmentId},
 };
 
+/// The disk is asked how much is left of it after this part of what is kept free was written.
+const ASKED_AFTER: u64 = 16;
+
 /// Why a record was not appended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AppendError {
@@ -51,6 +54,8 @@ pub(super) struct Writer {
     pub(super) segment_bytes: u64,
     /// What the log leaves of the disk.
     pub(super) kept_free: u64,
+    /// What may be written before the disk is asked again how much is left of it.
+    pub(super) known_free: u64,
     pub(super) next_segment: SegmentId,
     pub(super) active: Option<ActiveSegment>,
     pub(super) failing: bool,
@@ -99,9 +104,15 @@ impl Writer {
     /// Leaves some of the disk for what is made of the log: else nothing could be, and nothing in
     /// the log could go.
     fn check_room(&mut self, bytes: u64) -> Result<(), AppendError> {
+        if let Some(left) = self.known_free.checked_sub(bytes) {
+            self.known_free = left;
+            return Ok(());
+        }
         // Whoever can't tell how much is left finds out by writing.
         let free = self.disk.free_bytes(&self.folder).unwrap_or(u64::MAX);
         if free >= self.kept_free.saturating_add(bytes) {
+            // Others write to the disk too: so little that what is kept free stays enough.
+            self.known_free = self.kept_free / ASKED_AFTER;
             return Ok(());
         }
         // Sealed, the segment can go once its records are done, and make room.

@@ -13,6 +13,8 @@ use spanplane::{
 };
 use tokio::runtime::Handle;
 
+use spanplane::spans::EncodedSpans;
+
 use crate::otlp::OtlpServer;
 
 /// Longest time for what takes no time at all, unless a test fails.
@@ -85,7 +87,7 @@ impl Sender {
     }
 
     pub(crate) async fn deliver(&self, names: &[&str]) -> Delivery {
-        let delivery = self.exporter.deliver(batch(names));
+        let delivery = self.exporter.deliver(EncodedSpans::of(&batch(names)));
         tokio::time::timeout(PATIENCE, delivery).await.unwrap()
     }
 

@@ -6,6 +6,8 @@ use opentelemetry_sdk::metrics::{data::ResourceMetrics, exporter::PushMetricExpo
 use spanplane::export::{ExportSetupError, TlsFileError};
 use tempfile::TempDir;
 
+use spanplane::spans::EncodedSpans;
+
 use crate::{
     authority::{Authority, Issued, ServerTls},
     otlp::OtlpServer,
@@ -40,7 +42,7 @@ async fn collectors(tls: &ServerTls) -> [OtlpServer; 2] {
 
 /// Returns once it is clear that the collector is not spoken to.
 async fn fails(sender: &Sender, server: &OtlpServer) {
-    let delivery = sender.exporter.deliver(batch(&["a"]));
+    let delivery = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
     let connected = server.connected(3);
     tokio::select! {
         delivery = delivery => panic!("{delivery:?}"),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use spanplane::spans::EncodedSpans;
+
 use crate::{
     otlp::{Fault, OtlpServer, Reply},
     setup::{GLACIAL, PATIENCE, QUICK, Sender, all, batch, collectors},
@@ -64,7 +66,7 @@ async fn a_retry_after_of_nothing_is_no_reason_to_hurry() {
     let server = OtlpServer::start_http().await;
     server.script([Reply::Throttle(Duration::ZERO)]);
     let sender = Sender::with(&server, &[], GLACIAL).unwrap();
-    let delivery = sender.exporter.deliver(batch(&["a"]));
+    let delivery = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
     tokio::select! {
         delivery = delivery => panic!("{delivery:?}"),
         () = async {
@@ -107,7 +109,7 @@ async fn a_batch_that_was_abandoned_can_be_delivered_again() {
         let address = gone.url().strip_prefix("http://").unwrap().to_owned();
         let sender = Sender::with(&gone, &[SHORT], QUICK).unwrap();
         drop(gone);
-        let in_vain = sender.exporter.deliver(batch(&["a"]));
+        let in_vain = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
         let limit = Duration::from_millis(100);
         tokio::time::timeout(limit, in_vain).await.unwrap_err();
         assert!(sender.failures() > 0);
@@ -150,7 +152,7 @@ async fn an_endless_answer_is_not_read_to_its_end() {
     let words: &'static str = "x".repeat(8 << 20).leak();
     server.script([Reply::Http(503, &[], words), Reply::Http(200, &[], words)]);
     let sender = Sender::new(&server);
-    let delivery = sender.exporter.deliver(batch(&["a"]));
+    let delivery = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
     let delivery = tokio::time::timeout(PATIENCE, delivery).await.unwrap();
     assert_eq!(delivery, all(1));
 }

@@ -31,7 +31,7 @@ fn look_at(position: Position, record: &Record) -> Arrival {
         error: step.error,
         half: Half {
             position,
-            hash: PayloadHash::of(&step.payload),
+            fingerprint: Fingerprint::of(&step.payload),
             size: step.payload.len(),
             received_at: record.received_at,
         },
@@ -109,7 +109,7 @@ fn every_whole_reconcile_begins_at_its_beginning() {
 
 #[test]
 fn an_idle_subjects_reconciles_have_the_fingerprint_of_the_one_before() {
-    let mut last: BTreeMap<SubjectIdentity, PayloadHash> = BTreeMap::new();
+    let mut last: BTreeMap<SubjectIdentity, Fingerprint> = BTreeMap::new();
     let mut compared = 0;
     for reconcile in follow(capture!("steady-idle")) {
         let fingerprint = reconcile.fingerprint();

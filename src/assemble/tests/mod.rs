@@ -12,7 +12,8 @@ mod properties;
 
 use super::*;
 use crate::{
-    reconcile::{PayloadHash, Step},
+    fingerprint::Fingerprint,
+    reconcile::Step,
     record::{Position, SegmentId},
 };
 
@@ -130,7 +131,7 @@ impl Message {
             error: self.error,
             half: Half {
                 position,
-                hash: PayloadHash::of(self.payload.as_bytes()),
+                fingerprint: Fingerprint::of(self.payload.as_bytes()),
                 size: self.payload.len(),
                 received_at: self.arrival,
             },

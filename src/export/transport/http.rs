@@ -7,8 +7,6 @@ use std::{fmt, io::Write as _, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use flate2::{Compression, write::GzEncoder};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use prost::Message as _;
 use reqwest::{
     Certificate, Client, Identity, Response,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue},
@@ -82,14 +80,13 @@ impl Http {
         })
     }
 
-    pub(super) fn encode(&self, request: &ExportTraceServiceRequest) -> Bytes {
-        let plain = request.encode_to_vec();
+    pub(super) fn encode(&self, request: Bytes) -> Bytes {
         if !self.gzip {
-            return plain.into();
+            return request;
         }
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         // Writing into memory does not fail.
-        drop(encoder.write_all(&plain));
+        drop(encoder.write_all(&request));
         encoder.finish().unwrap_or_default().into()
     }
 

@@ -9,8 +9,6 @@ mod http;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use prost::Message as _;
 
 use self::grpc::Grpc;
 pub(super) use self::{grpc::without_panic, http::Http};
@@ -45,9 +43,9 @@ impl Transport {
     }
 
     /// A batch as it goes over the wire, as often as it has to.
-    pub(super) fn encode(&self, request: &ExportTraceServiceRequest) -> Bytes {
+    pub(super) fn encode(&self, request: Bytes) -> Bytes {
         match self {
-            Self::Grpc(_) => request.encode_to_vec().into(),
+            Self::Grpc(_) => request,
             Self::Http(http) => http.encode(request),
         }
     }

@@ -10,9 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message as _;
-
 use super::{Desk, Tracing};
 use crate::{
     history::Ticket,
@@ -20,7 +17,7 @@ use crate::{
     line::Line,
     metrics::SpanLoss,
     record::Position,
-    spans::{request_of, spans_of},
+    spans::{SpanBatch, spans_of},
 };
 
 /// How often what was published is made to last.
@@ -41,8 +38,7 @@ pub(super) struct Published {
 /// What is published and not yet made to last.
 #[derive(Debug)]
 pub(super) struct Unsettled {
-    spans: Vec<Span>,
-    span_bytes: usize,
+    spans: SpanBatch,
     /// The last one whose records are done with, and those of all before it.
     done_until: Ticket,
     committed_at: Instant,
@@ -53,8 +49,7 @@ pub(super) struct Unsettled {
 impl Default for Unsettled {
     fn default() -> Self {
         Self {
-            spans: Vec::new(),
-            span_bytes: 0,
+            spans: SpanBatch::default(),
             done_until: Ticket::default(),
             committed_at: Instant::now(),
             is_failing: false,
@@ -69,9 +64,7 @@ impl Desk {
         if let Some(tracing) = &self.behind.tracing
             && tracing.keeps(line)
         {
-            let spans = spans_of(line, &tracing.links);
-            self.unsettled.span_bytes += spans.iter().map(Span::encoded_len).sum::<usize>();
-            self.unsettled.spans.extend(spans);
+            self.unsettled.spans.extend(&spans_of(line, &tracing.links));
         }
         let place = self.published.binary_search_by_key(&ticket, |it| it.ticket);
         let published = place.ok().and_then(|place| self.published.get_mut(place));
@@ -81,7 +74,8 @@ impl Desk {
     }
 
     pub(super) fn commit_if_due(&mut self, draining: bool) -> bool {
-        let is_full = self.unsettled.span_bytes >= BATCH_BYTES || self.behind.parcels.is_sync_due();
+        let is_full =
+            self.unsettled.spans.bytes() >= BATCH_BYTES || self.behind.parcels.is_sync_due();
         let is_due = self.unsettled.committed_at.elapsed() >= COMMIT_EVERY
             || (is_full && !self.unsettled.is_failing);
         if !self.has_uncommitted() || !(is_due || draining) {
@@ -108,14 +102,11 @@ impl Desk {
         if let Some(tracing) = &behind.tracing
             && !self.unsettled.spans.is_empty()
         {
-            let spans = self.unsettled.spans.clone();
-            let given_up = tracing
-                .batches
-                .add(&request_of(tracing.resource.clone(), spans))?;
+            let request = self.unsettled.spans.request(&tracing.resource);
+            let given_up = tracing.batches.add(&request)?;
             behind.metrics.spans_lost(SpanLoss::OutboxFull, given_up);
         }
         self.unsettled.spans.clear();
-        self.unsettled.span_bytes = 0;
         let mut records = Vec::new();
         while let Some(done) = self.published.pop_front_if(|first| first.is_settled) {
             records.extend(done.records);
@@ -130,7 +121,7 @@ impl Desk {
 
     /// So much could not be made to last that nothing more is published.
     pub(super) fn is_commit_overdue(&self) -> bool {
-        self.unsettled.span_bytes >= MAX_UNCOMMITTED_BYTES
+        self.unsettled.spans.bytes() >= MAX_UNCOMMITTED_BYTES
     }
 
     /// When the next commit is due.

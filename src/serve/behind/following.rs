@@ -1,6 +1,6 @@
 //! Following the log: each record is taken apart, printed if asked for, and added to its reconcile.
 //!
-//! Invariant: of a payload only its hash and its size stay.
+//! Invariant: of a payload only its fingerprint and its size stay.
 
 use std::{io, time::Instant};
 
@@ -8,16 +8,15 @@ use super::Desk;
 use crate::{
     assemble::Arrival,
     decode::{StepMessage, decode_step},
-    pace::breathe,
+    fingerprint::{Fingerprint, Fingerprinter},
+    pace::{breathe, in_slices},
     print::PrintedMessage,
-    reconcile::{Half, PayloadHash, PayloadHasher},
+    reconcile::Half,
     record::{Position, Record, RecordKind},
 };
 
 /// Records followed before anything else gets a turn.
 const RECORDS_A_TURN: usize = 64;
-/// About 0.2 ms of hashing.
-const HASHED_AT_ONCE: usize = 256 * 1024;
 /// Closed reconciles that may wait to be published: some 2 KB each.
 const WAITING_RECONCILES: usize = 1024;
 /// Stands in every FATAL result that a function can return.
@@ -68,7 +67,7 @@ impl Desk {
             && memchr::memmem::find(&step.payload, FATAL).is_some();
         let half = Half {
             position,
-            hash: hash(&step.payload),
+            fingerprint: fingerprint_of(&step.payload),
             size: step.payload.len(),
             received_at: record.received_at,
         };
@@ -99,12 +98,8 @@ impl Desk {
     }
 }
 
-/// Slice by slice, since a large payload takes a while.
-fn hash(payload: &[u8]) -> PayloadHash {
-    let mut hasher = PayloadHasher::default();
-    for slice in payload.chunks(HASHED_AT_ONCE) {
-        hasher.update(slice);
-        breathe();
-    }
+fn fingerprint_of(payload: &[u8]) -> Fingerprint {
+    let mut hasher = Fingerprinter::default();
+    in_slices(payload, |slice| hasher.update(slice));
     hasher.finish()
 }

@@ -19,12 +19,13 @@ use super::{
 };
 use crate::{
     archive::{Key, ObjectWriter},
+    fingerprint::Fingerprint,
     history::{Last, LastObject, Ticket},
     line::{FlappingField, Line, ObjectRef, PayloadState},
     metrics::ObjectLoss,
     outbox::{Label, ParcelId},
     publish::{Context, DocumentReport, line_again, line_of, write_document},
-    reconcile::{ClosedReconcile, Closing, PayloadHash, Subject, SubjectIdentity},
+    reconcile::{ClosedReconcile, Closing, Subject, SubjectIdentity},
     summarise::{FieldHistory, Summariser, Summary},
 };
 
@@ -41,7 +42,7 @@ const MAX_PUBLISHED: usize = 4096;
 pub(super) struct Job {
     pub(super) reconcile: ClosedReconcile,
     subject: SubjectIdentity,
-    fingerprint: PayloadHash,
+    fingerprint: Fingerprint,
     /// How often a payload of it could not be read.
     failed_reads: Cell<u32>,
 }

@@ -1,7 +1,6 @@
 //! What stands on root and steps.
 
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use prost::Message as _;
+use opentelemetry_proto::tonic::{resource::v1::Resource, trace::v1::span::SpanKind};
 
 use super::*;
 use crate::line::{Condition, FlappingField, INTERRUPTED, Requirement};
@@ -307,11 +306,21 @@ fn a_root_has_room_for_all_that_it_can_say() {
 #[test]
 fn a_request_holds_all_spans_under_one_resource_and_scope() {
     let spans = spans_of(&line(vec![step(0)]), &links());
-    let request = request_of(Resource::default(), spans.clone());
+    let resource = Resource {
+        dropped_attributes_count: 3,
+        ..Resource::default()
+    };
+    let mut batch = SpanBatch::default();
+    let (first, others) = spans.split_at(1);
+    batch.extend(first);
+    batch.extend(others);
+    let encoded = batch.request(&resource);
+    assert_eq!(encoded.count, spans.len() as u64);
+    let request = encoded.decode().unwrap();
     let [of_resource] = &request.resource_spans[..] else {
         panic!("one resource");
     };
-    assert_eq!(of_resource.resource, Some(Resource::default()));
+    assert_eq!(of_resource.resource, Some(resource));
     let [of_scope] = &of_resource.scope_spans[..] else {
         panic!("one scope");
     };
@@ -321,11 +330,10 @@ fn a_request_holds_all_spans_under_one_resource_and_scope() {
         ("spanplane", env!("CARGO_PKG_VERSION"))
     );
     assert_eq!(of_scope.spans, spans);
-    let bytes = request.encode_to_vec();
-    assert_eq!(
-        ExportTraceServiceRequest::decode(&bytes[..]).unwrap(),
-        request
-    );
+    assert_eq!(EncodedSpans::of(&request), encoded);
+    batch.clear();
+    assert!(batch.is_empty());
+    assert_eq!(batch.bytes(), 0);
 }
 
 #[test]

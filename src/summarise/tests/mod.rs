@@ -10,8 +10,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
+    fingerprint::Fingerprint,
     line::{MAX_ENTRIES, MAX_NAMES, MAX_TEXT_BYTES},
-    reconcile::{Closing, Half, PayloadHash, Step, Subject, TraceId},
+    reconcile::{Closing, Half, Step, Subject, TraceId},
     record::{Position, SegmentId},
     time::Timestamp,
 };
@@ -59,7 +60,7 @@ fn half() -> Half {
             segment: SegmentId(1),
             offset: 0,
         },
-        hash: PayloadHash::of(b""),
+        fingerprint: Fingerprint::of(b""),
         size: 0,
         received_at: Timestamp::default(),
     }
