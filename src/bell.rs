@@ -1,6 +1,7 @@
 //! A bell that wakes one thread: rung by whoever has work for it, waited for with a limit.
 //!
-//! Invariant: ringing never blocks and is never lost; a ring before the wait ends it at once.
+//! Invariant: ringing never blocks and is never lost; a ring before the wait ends it at once. Who
+//! rings a bell that was rung before pays for no system call.
 
 use std::{
     sync::{Condvar, Mutex, PoisonError},
@@ -15,8 +16,10 @@ pub struct Bell {
 
 impl Bell {
     pub fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_one();
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *rung, true) {
+            self.changed.notify_one();
+        }
     }
 
     /// Waits for a ring, or until the time is up.

@@ -3,7 +3,10 @@
 //! A container's CPU quota is shared by all threads: 100m means 10 ms of every 100, and a thread
 //! that burns them in one go freezes every answer for the other 90, while core gives up at 100. So
 //! the work is done in small slices, and between two of them its thread rests for as long as keeps
-//! it to its share. Invariant: without a quota there are no rests.
+//! it to its share. Without a quota it lets others go first instead: many kernels don't take the
+//! CPU from a thread before the next tick, 4 ms away, whatever its priority; with two cores that
+//! was most of what made one answer in a hundred late. Invariant: without a quota there are no
+//! rests.
 
 use std::{
     cell::RefCell,
@@ -16,15 +19,25 @@ use rustix::time::{ClockId, clock_gettime};
 /// The answers need about a quarter of the quota at the load that it is meant for; this leaves
 /// them twice that.
 const SHARE: f64 = 0.5;
-/// The longest slice that is not paid for at once: a tenth of the smallest quota.
-const SLICE: Duration = Duration::from_millis(1);
+/// Nobody who needs the CPU for an answer waits longer for it.
+const SLICE: Duration = Duration::from_micros(100);
+/// What is used of the quota before it is paid for: a tenth of the smallest one.
+const UNPAID: Duration = Duration::from_millis(1);
 const SLICE_BYTES: usize = 128 * 1024;
 /// Nobody waits longer than this for the work to go on, or to stop.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Rests its thread as often as needed.
+/// What one thread did since it last let others go first.
 #[derive(Debug)]
 struct Pacer {
+    /// When the slice that is under way began.
+    began_at: Instant,
+    share: Option<Share>,
+}
+
+/// A thread's part of the quota.
+#[derive(Debug)]
+struct Share {
     /// CPU seconds a second that this thread may use.
     allowance: f64,
     cpu_at_rest: Duration,
@@ -35,8 +48,22 @@ struct Pacer {
 
 impl Pacer {
     fn breathe(&mut self) {
+        if self.began_at.elapsed() < SLICE {
+            return;
+        }
+        match &mut self.share {
+            Some(share) => share.rest(),
+            None => thread::yield_now(),
+        }
+        self.began_at = Instant::now();
+    }
+}
+
+impl Share {
+    /// Rests for as long as is owed for what was used.
+    fn rest(&mut self) {
         let used = thread_cpu().saturating_sub(self.cpu_at_rest);
-        if used < SLICE {
+        if used < UNPAID {
             return;
         }
         let owed = rest_owed(self.debt, used, self.rested_at.elapsed(), self.allowance);
@@ -49,36 +76,36 @@ impl Pacer {
 }
 
 thread_local! {
-    static PACER: RefCell<Option<Pacer>> = const { RefCell::new(None) };
+    static PACER: RefCell<Pacer> = RefCell::new(Pacer {
+        began_at: Instant::now(),
+        share: None,
+    });
 }
 
 /// Keeps the calling thread to its share of the quota from now on, wherever it calls [`breathe`].
 pub fn pace_this_thread() {
-    PACER.set(cpu_quota().map(|cores| Pacer {
+    let share = cpu_quota().map(|cores| Share {
         allowance: cores * SHARE,
         cpu_at_rest: thread_cpu(),
         rested_at: Instant::now(),
         debt: Duration::ZERO,
-    }));
+    });
+    PACER.with_borrow_mut(|pacer| pacer.share = share);
 }
 
 /// No rests on the calling thread from now on.
 pub fn hurry_this_thread() {
-    PACER.set(None);
+    PACER.with_borrow_mut(|pacer| pacer.share = None);
 }
 
-/// Rests, on a thread that keeps to its share. To be called between pieces of work that take a
-/// tenth of a millisecond or so; without a quota it costs nothing.
+/// Lets others go first, or rests on a thread that keeps to its share. To be called between pieces
+/// of work that take a tenth of a millisecond or so.
 pub fn breathe() {
-    PACER.with_borrow_mut(|pacer| {
-        if let Some(pacer) = pacer {
-            pacer.breathe();
-        }
-    });
+    PACER.with_borrow_mut(Pacer::breathe);
 }
 
 /// Does something with all of `content`, in pieces that take a tenth of a millisecond or so if it
-/// is done at a gigabyte a second or more, and rests in between.
+/// is done at a gigabyte a second or more, and breathes in between.
 pub fn in_slices(content: &[u8], mut work: impl FnMut(&[u8])) {
     for slice in content.chunks(SLICE_BYTES) {
         work(slice);

@@ -26,6 +26,8 @@
 //!
 //! What the columns say:
 //!
+//! - Callers have a higher priority than servers, where that is allowed, and the collector a lower
+//!   one: both would be on other cores.
 //! - A call that was not answered within the deadline is `missed`, one answered with an error is
 //!   `refused`; both count in the percentiles.
 //! - CPU is that of the whole process, from the first call until it has ended, after all that is
@@ -65,6 +67,7 @@ use std::{env, fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
+use rustix::process::setpriority_process;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
@@ -128,6 +131,9 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
+/// The niceness of those that go first.
+const FIRST: i32 = -10;
+
 #[expect(clippy::print_stdout, reason = "a benchmark talks to whoever runs it")]
 fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
     let runtime = runtime()?;
@@ -188,10 +194,15 @@ fn measure(
     figures.collect()
 }
 
-/// The callers'.
+/// The callers'. They get the CPU before whatever else runs here, if they may: what is measured is
+/// when an answer comes, not when a caller that shares its core with the server gets to see it.
 fn runtime() -> anyhow::Result<Runtime> {
     Ok(Builder::new_multi_thread()
         .worker_threads(2)
+        .on_thread_start(|| {
+            // Who may not goes with the others.
+            setpriority_process(None, FIRST).unwrap_or_default();
+        })
         .enable_all()
         .build()?)
 }

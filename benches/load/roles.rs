@@ -14,6 +14,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
     trace_service_server::{TraceService, TraceServiceServer},
 };
+use rustix::process::setpriority_process;
 use spanplane::{
     metrics::{Metrics, Refusal},
     receive::{Inspector, MessageLog, Socket, serve_inspector},
@@ -29,6 +30,9 @@ use tonic::{Request, Response, Status, transport::Server};
 pub(crate) const NO_OP: &str = "serve-nothing";
 /// The first argument of the collector.
 pub(crate) const COLLECTOR: &str = "collect-spans";
+
+/// The niceness of who gets what CPU is left.
+const LAST: i32 = 19;
 
 /// As large as the program takes them.
 const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
@@ -59,6 +63,7 @@ impl MessageLog for Nothing {
 /// Takes spans, and says where on its first line.
 #[expect(clippy::print_stdout, reason = "whoever started it reads this")]
 pub(crate) fn collect_spans() -> anyhow::Result<()> {
+    setpriority_process(None, LAST)?;
     runtime()?.block_on(async {
         let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         println!("http://{}", listener.local_addr()?);
@@ -108,10 +113,7 @@ impl Drop for Collector {
     }
 }
 
-/// As that of the program.
+/// As the one that the program answers on.
 fn runtime() -> anyhow::Result<Runtime> {
-    Ok(Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?)
+    Ok(Builder::new_current_thread().enable_all().build()?)
 }

@@ -37,8 +37,9 @@ pub trait PayloadSource {
     fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>>;
 }
 
-/// Sees every payload as it goes by, without its secrets: the place of its step, which half it is.
-pub type Visitor<'v> = dyn FnMut(usize, RecordKind, &CleanPayload) + 'v;
+/// Sees every payload that may be JSON as it goes by, without its secrets: the place of its step,
+/// which half it is. Tells whether it is JSON, if it went to the trouble of finding that out.
+pub type Visitor<'v> = dyn FnMut(usize, RecordKind, &[u8]) -> bool + 'v;
 
 /// What was written.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -135,8 +136,20 @@ pub fn write_document(
                 document.payload(kind, "", b"null")?;
                 continue;
             };
-            let clean = redactor.redact(&payload);
-            visit(place, kind, &clean.payload);
+            // Most have nothing to hide; then who reads it for its own sake tells whether it is
+            // JSON, so that it is not read twice.
+            let clean = if redactor.has_nothing_to_hide(&payload) && visit(place, kind, &payload) {
+                Redacted {
+                    payload: CleanPayload::Json(payload),
+                    values: 0,
+                }
+            } else {
+                let clean = redactor.redact(&payload);
+                if let CleanPayload::Json(json) = &clean.payload {
+                    visit(place, kind, json);
+                }
+                clean
+            };
             let (form, value) = json_of(&clean.payload)?;
             document.payload(kind, form, &value)?;
             report.redacted_values += clean.values;
@@ -157,12 +170,10 @@ fn payload_ref_of(
     form: &str,
     clean: &Redacted,
 ) -> Option<PayloadRef> {
-    let content = match &clean.payload {
-        CleanPayload::Empty => return None,
-        CleanPayload::Json(bytes) | CleanPayload::Text(bytes) | CleanPayload::Binary(bytes) => {
-            bytes
-        }
-    };
+    let content = clean.payload.as_bytes();
+    if content.is_empty() {
+        return None;
+    }
     let mut hasher = PayloadHasher::default();
     in_slices(content, |slice| hasher.update(slice));
     Some(PayloadRef {

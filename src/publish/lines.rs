@@ -26,10 +26,41 @@ pub struct Context {
     pub previous_trace_id: Option<String>,
     pub parent_trace_id: Option<String>,
     pub changed: bool,
-    /// Answers of the reconcile before, and when the last of them came.
-    pub before: Option<(Line, Timestamp)>,
+    pub before: Option<Before>,
     pub flapping: Vec<FlappingField>,
     pub flapping_count: u64,
+}
+
+/// What the reconcile before was answered.
+#[derive(Clone, Debug)]
+pub struct Before {
+    answers: Vec<Answer>,
+    /// When the last of them came.
+    answered_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    function: String,
+    tag: String,
+    /// How long it is good for.
+    lasts: f64,
+}
+
+impl Before {
+    pub fn new(line: &Line, answered_at: Timestamp) -> Self {
+        let answers = line.steps.iter().filter_map(|step| {
+            Some(Answer {
+                function: step.function.clone(),
+                tag: step.facts.tag.clone()?,
+                lasts: step.facts.ttl_s.unwrap_or_default(),
+            })
+        });
+        Self {
+            answers: answers.collect(),
+            answered_at,
+        }
+    }
 }
 
 /// The line of a reconcile that was read.
@@ -128,7 +159,7 @@ fn place(line: &mut Line, reconcile: &ClosedReconcile, context: Context) {
         step.cached = context
             .before
             .as_ref()
-            .is_some_and(|(before, answered_at)| is_cached(step, call, before, *answered_at));
+            .is_some_and(|before| is_cached(step, call, before));
     }
     line.changed = context.changed;
     line.previous_trace_id = context.previous_trace_id;
@@ -177,21 +208,20 @@ fn ended_at(reconcile: &ClosedReconcile) -> Timestamp {
 /// The same function was asked the same within the time that its answer is good for, and the
 /// answer took next to nothing. Core marks nothing, so that this is a guess; but what failed, and
 /// what is good for no time, is never kept.
-fn is_cached(step: &LineStep, call: &Step, before: &Line, answered_at: Timestamp) -> bool {
+fn is_cached(step: &LineStep, call: &Step, before: &Before) -> bool {
     let (Some(request), Some(response)) = (&call.request, &call.response) else {
         return false;
     };
-    let twin = before.steps.iter().find(|twin| {
-        (&twin.function, &twin.facts.tag) == (&step.function, &step.facts.tag)
-            && twin.facts.tag.is_some()
+    let twin = before.answers.iter().find(|answer| {
+        answer.function == step.function && Some(&answer.tag) == step.facts.tag.as_ref()
     });
-    let lasts = twin.and_then(|twin| twin.facts.ttl_s).unwrap_or_default();
+    let lasts = twin.map_or(0.0, |answer| answer.lasts);
     let may_be_kept = |ttl: f64| ttl > 0.0;
     step.error.is_none()
         && may_be_kept(lasts)
         && step.facts.ttl_s.is_some_and(may_be_kept)
         && response.received_at.since(request.received_at) <= CACHED_WITHIN
-        && step.started_at.since(answered_at).as_secs_f64() <= lasts
+        && step.started_at.since(before.answered_at).as_secs_f64() <= lasts
 }
 
 #[expect(

@@ -9,7 +9,7 @@ mod lines;
 pub use self::{
     document::{DocumentReport, PayloadSource, StepPayloads, Visitor, write_document},
     joining::{Joined, join_documents},
-    lines::{Context, line_again, line_of},
+    lines::{Before, Context, line_again, line_of},
 };
 
 #[cfg(test)]

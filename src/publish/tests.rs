@@ -144,7 +144,7 @@ fn an_answer_is_cached_if_the_same_was_asked_within_its_time_and_it_took_nothing
         step.response.as_mut().unwrap().received_at = asked_at + took;
         let answered_at = step.started_at - after;
         let context = Context {
-            before: Some((before.clone(), answered_at)),
+            before: Some(Before::new(before, answered_at)),
             ..Context::default()
         };
         read_line(capture, &reconcile, context).steps[0].cached

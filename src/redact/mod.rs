@@ -74,6 +74,16 @@ pub enum CleanPayload {
     Binary(Bytes),
 }
 
+impl CleanPayload {
+    /// What is left of it.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Empty => &[],
+            Self::Json(bytes) | Self::Text(bytes) | Self::Binary(bytes) => bytes,
+        }
+    }
+}
+
 impl Redactor {
     pub fn new<S: AsRef<str>>(pointers: &[S], key_patterns: &[S]) -> Result<Self, RuleError> {
         let pointers = pointers
@@ -100,7 +110,7 @@ impl Redactor {
         if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
             return self.withhold_if_suspicious(payload, CleanPayload::Text);
         }
-        if !self.is_suspicious(payload) {
+        if self.has_nothing_to_hide(payload) {
             return Redacted {
                 payload: CleanPayload::Json(payload.clone()),
                 values: 0,
@@ -119,8 +129,9 @@ impl Redactor {
         }
     }
 
-    fn is_suspicious(&self, payload: &[u8]) -> bool {
-        !self.rules.pointers.is_empty() || !self.rules.keys.is_empty() || mentions_secret(payload)
+    /// Whether a payload is handed back as it is, whatever is in it.
+    pub fn has_nothing_to_hide(&self, payload: &[u8]) -> bool {
+        self.rules.pointers.is_empty() && self.rules.keys.is_empty() && !mentions_secret(payload)
     }
 
     fn withhold_if_suspicious(
@@ -128,14 +139,14 @@ impl Redactor {
         payload: &Bytes,
         clean: impl FnOnce(Bytes) -> CleanPayload,
     ) -> Redacted {
-        if self.is_suspicious(payload) {
-            let payload = CleanPayload::Text(Bytes::from_static(REDACTED.as_bytes()));
-            return Redacted { payload, values: 1 };
+        if self.has_nothing_to_hide(payload) {
+            return Redacted {
+                payload: clean(payload.clone()),
+                values: 0,
+            };
         }
-        Redacted {
-            payload: clean(payload.clone()),
-            values: 0,
-        }
+        let payload = CleanPayload::Text(Bytes::from_static(REDACTED.as_bytes()));
+        Redacted { payload, values: 1 }
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
     names::{NameId, Names},
     observed::Observed,
 };
+use crate::pace::breathe;
 
 /// A resource of a desired state.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +147,7 @@ impl Object for DesiredResources<'_, '_> {
         number: Self::Member,
         members: &mut A,
     ) -> Result<(), A::Error> {
+        breathe();
         let Some((id, name)) = number else {
             let mut body = Body::new(DesiredLeaves::default());
             fill(members, &mut body)?;

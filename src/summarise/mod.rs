@@ -36,7 +36,6 @@ use crate::{
     line::{Dropped, Outcome, Status, StepFacts, SubjectFacts},
     reconcile::{ClosedReconcile, SubjectType},
     record::RecordKind,
-    redact::CleanPayload,
 };
 
 /// What is worth saying about a reconcile.
@@ -98,25 +97,27 @@ impl Summariser {
     }
 
     /// Takes the next payload in: in the order of the steps, named by their place among those of
-    /// the reconcile, and of each step the request first.
-    pub fn read(&mut self, step: usize, kind: RecordKind, payload: &CleanPayload) {
-        let CleanPayload::Json(json) = payload else {
-            return;
-        };
+    /// the reconcile, and of each step the request first. Tells whether it could be read, which
+    /// only a JSON object can be.
+    pub fn read(&mut self, step: usize, kind: RecordKind, payload: &[u8]) -> bool {
         match kind {
             RecordKind::Request => {
                 let wants_observed = self.observed.is_none();
-                if let Some(request) = read_request(json, &mut self.names, wants_observed) {
-                    self.take_request(step, request);
-                }
+                let request = read_request(payload, &mut self.names, wants_observed);
+                let Some(request) = request else {
+                    return false;
+                };
+                self.take_request(step, request);
             }
             RecordKind::Response => {
-                let response = read_response(json, &mut self.names, self.observed.as_ref());
-                if let Some(response) = response {
-                    self.take_response(step, response);
-                }
+                let response = read_response(payload, &mut self.names, self.observed.as_ref());
+                let Some(response) = response else {
+                    return false;
+                };
+                self.take_response(step, response);
             }
         }
+        true
     }
 
     fn take_request(&mut self, step: usize, request: Request) {

@@ -24,7 +24,7 @@ use crate::{
     line::{FlappingField, Line, ObjectRef, PayloadState},
     metrics::ObjectLoss,
     outbox::{Label, ParcelId},
-    publish::{Context, DocumentReport, line_again, line_of, write_document},
+    publish::{Before, Context, DocumentReport, line_again, line_of, write_document},
     reconcile::{ClosedReconcile, Closing, Subject, SubjectIdentity},
     summarise::{FieldHistory, Summariser, Summary},
 };
@@ -177,7 +177,7 @@ impl Desk {
         let mut found_out = None;
         let line = if let Some(known) = known {
             context.parent_trace_id = self.parent_trace(known.subject.facts.parent_uid.as_deref());
-            context.before = Some((known.clone(), last.ended_at));
+            context.before = Some(Before::new(&known, last.ended_at));
             line_again(known, &job.reconcile, object, context)
         } else {
             let (reading, _) = self.read_payloads(job, io::sink())?;
@@ -250,7 +250,9 @@ impl Desk {
             changed: last
                 .as_ref()
                 .is_none_or(|last| last.fingerprint != job.fingerprint),
-            before: before.zip(last.map(|last| last.ended_at)),
+            before: before
+                .zip(last)
+                .map(|(line, last)| Before::new(&line, last.ended_at)),
             flapping,
             flapping_count,
         };
@@ -281,7 +283,7 @@ impl Desk {
             &job.reconcile,
             &mut source,
             &self.behind.redactor,
-            &mut |step, kind, payload| summariser.read(step, kind, payload),
+            &mut |step, kind, json| summariser.read(step, kind, json),
             &mut PacedWriter(&mut out),
         )?;
         let summary = summariser.finish(&job.reconcile);

@@ -61,7 +61,7 @@ fn summarise_recorded(reconcile: &ClosedReconcile, messages: &[StepMessage]) -> 
             if let Some(half) = half {
                 let offset = usize::try_from(half.position.offset).unwrap();
                 let clean = redactor.redact(&messages[offset].payload).payload;
-                summariser.read(place, kind, &clean);
+                summariser.read(place, kind, clean.as_bytes());
             }
         }
     }

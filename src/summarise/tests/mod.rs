@@ -20,13 +20,13 @@ use crate::{
 /// A step with its payloads.
 #[derive(Clone, Debug, Default)]
 struct Call {
-    request: Option<CleanPayload>,
-    response: Option<CleanPayload>,
+    request: Option<Bytes>,
+    response: Option<Bytes>,
     error: String,
 }
 
-fn json(text: &str) -> CleanPayload {
-    CleanPayload::Json(Bytes::copy_from_slice(text.as_bytes()))
+fn json(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
 }
 
 fn step(request: &str, response: &str) -> Call {

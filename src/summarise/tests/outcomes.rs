@@ -157,7 +157,7 @@ fn a_leaf_of_another_resource_does_not_count() {
 #[test]
 fn observed_is_taken_from_the_first_request_that_can_be_read() {
     let mut unreadable = step("", &response(&[("a", 1)]));
-    unreadable.request = Some(CleanPayload::Text(Bytes::from_static(b"?")));
+    unreadable.request = Some(Bytes::from_static(b"?"));
     let summary = summarise(&[
         unreadable,
         step(
