@@ -2,106 +2,161 @@
 //!
 //! A container's CPU quota is shared by all threads: 100m means 10 ms of every 100, and a thread
 //! that burns them in one go freezes every answer for the other 90, while core gives up at 100. So
-//! the work is done in small slices, and between two of them its thread rests for as long as keeps
-//! it to its share. Without a quota it lets others go first instead: many kernels don't take the
-//! CPU from a thread before the next tick, 4 ms away, whatever its priority; with two cores that
-//! was most of what made one answer in a hundred late. Invariant: without a quota there are no
-//! rests.
+//! the work is done in small slices, and between two of them its thread looks at what the program
+//! used within the last period, and rests until enough of that is over. The more the answers take,
+//! the less is left for it, down to a share that it always has: else the log would fill up.
+//!
+//! Who has the CPU while several want it is decided elsewhere: the work gives way to everything
+//! ([`give_way`]). Invariant: without a quota there are no rests.
 
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     fs, thread,
     time::{Duration, Instant},
 };
 
 use rustix::time::{ClockId, clock_gettime};
+use thread_priority::{
+    NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
 
-/// The answers need about a quarter of the quota at the load that it is meant for; this leaves
-/// them twice that.
-const SHARE: f64 = 0.5;
-/// Nobody who needs the CPU for an answer waits longer for it.
+/// The kernel counts by this; longer periods can be set, and are rare.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Of the quota; the rest is for what nobody foresees.
+const PLANNED: f64 = 0.9;
+/// What others used within the last period they may need again, and half as much on top.
+const OTHERS_AGAIN: f64 = 1.5;
+/// Of the quota: however idle the others are, a burst of messages finds this free.
+const MOST: f64 = 0.6;
+/// Of the quota: however busy the others are.
+const LEAST: f64 = 0.15;
+/// Clocks are not read more often than this.
 const SLICE: Duration = Duration::from_micros(100);
-/// What is used of the quota before it is paid for: a tenth of the smallest one.
-const UNPAID: Duration = Duration::from_millis(1);
+/// Between two notes of what was used: there are a hundred a period.
+const NOTED_EVERY: Duration = Duration::from_millis(1);
 const SLICE_BYTES: usize = 128 * 1024;
-/// Nobody waits longer than this for the work to go on, or to stop.
-const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// What one thread did since it last let others go first.
-#[derive(Debug)]
-struct Pacer {
-    /// When the slice that is under way began.
-    began_at: Instant,
-    share: Option<Share>,
+/// Lowers the priority of the calling thread: whoever else wants the CPU gets it, and at once. A
+/// nice value does not do that: kernels let a thread finish its slice of some milliseconds first,
+/// which was most of what made one answer in a hundred late.
+pub fn give_way() {
+    let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    let lowered = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
+    if let Err(error) = lowered {
+        tracing::debug!(?error, "cannot lower the priority of a thread");
+    }
 }
 
-/// A thread's part of the quota.
+/// Keeps one thread to what the others leave of the quota.
 #[derive(Debug)]
-struct Share {
-    /// CPU seconds a second that this thread may use.
-    allowance: f64,
-    cpu_at_rest: Duration,
-    rested_at: Instant,
-    /// Rest that is still owed.
-    debt: Duration,
+struct Pacer {
+    /// CPU time that the program has a period.
+    quota: Duration,
+    looked_at: Instant,
+    /// Oldest first; one of them is from before the last period.
+    notes: VecDeque<Note>,
+}
+
+/// The CPU time used so far.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    at: Instant,
+    by_all: Duration,
+    by_this: Duration,
+}
+
+impl Note {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            by_all: cpu_time(ClockId::ProcessCPUTime),
+            by_this: cpu_time(ClockId::ThreadCPUTime),
+        }
+    }
 }
 
 impl Pacer {
+    fn new(cores: f64) -> Self {
+        Self {
+            quota: PERIOD.mul_f64(cores),
+            looked_at: Instant::now(),
+            notes: VecDeque::from([Note::now()]),
+        }
+    }
+
     fn breathe(&mut self) {
-        if self.began_at.elapsed() < SLICE {
+        if self.looked_at.elapsed() < SLICE {
             return;
         }
-        match &mut self.share {
-            Some(share) => share.rest(),
-            None => thread::yield_now(),
+        while let Some(rest) = self.rest_owed(Note::now()) {
+            thread::sleep(rest);
         }
-        self.began_at = Instant::now();
+        self.looked_at = Instant::now();
+    }
+
+    /// How long to rest, if at all.
+    fn rest_owed(&mut self, now: Note) -> Option<Duration> {
+        let is_old = |note: &Note| now.at.saturating_duration_since(note.at) >= PERIOD;
+        while self.notes.get(1).is_some_and(is_old) {
+            self.notes.pop_front();
+        }
+        let first = *self.notes.front()?;
+        let elapsed = now.at.saturating_duration_since(first.at);
+        // After a long sleep this is all that is known of the last period.
+        let part = PERIOD.as_secs_f64() / elapsed.max(PERIOD).as_secs_f64();
+        let own = (now.by_this - first.by_this).mul_f64(part);
+        let all = (now.by_all - first.by_all).mul_f64(part);
+        let left = allowance(self.quota, all.saturating_sub(own));
+        if self
+            .notes
+            .back()
+            .is_none_or(|last| now.at.saturating_duration_since(last.at) >= NOTED_EVERY)
+        {
+            self.notes.push_back(now);
+        }
+        if own <= left {
+            return None;
+        }
+        // Until so much of it is over that the rest is within the allowance.
+        let enough = |note: &&Note| now.by_this - note.by_this <= left;
+        let until = self.notes.iter().find(enough)?.at + PERIOD;
+        let rest = until.saturating_duration_since(now.at);
+        Some(rest.clamp(NOTED_EVERY, PERIOD))
     }
 }
 
-impl Share {
-    /// Rests for as long as is owed for what was used.
-    fn rest(&mut self) {
-        let used = thread_cpu().saturating_sub(self.cpu_at_rest);
-        if used < UNPAID {
-            return;
-        }
-        let owed = rest_owed(self.debt, used, self.rested_at.elapsed(), self.allowance);
-        let rest = owed.min(LONGEST_REST);
-        thread::sleep(rest);
-        self.debt = owed.saturating_sub(rest);
-        self.cpu_at_rest = thread_cpu();
-        self.rested_at = Instant::now();
-    }
+/// What this thread may use within a period in which the others used so much.
+fn allowance(quota: Duration, others: Duration) -> Duration {
+    let planned = quota.mul_f64(PLANNED);
+    planned
+        .saturating_sub(others.mul_f64(OTHERS_AGAIN))
+        .clamp(quota.mul_f64(LEAST), quota.mul_f64(MOST))
 }
 
 thread_local! {
-    static PACER: RefCell<Pacer> = RefCell::new(Pacer {
-        began_at: Instant::now(),
-        share: None,
-    });
+    static PACER: RefCell<Option<Pacer>> = const { RefCell::new(None) };
 }
 
-/// Keeps the calling thread to its share of the quota from now on, wherever it calls [`breathe`].
+/// Keeps the calling thread to what is left of the quota, wherever it calls [`breathe`].
 pub fn pace_this_thread() {
-    let share = cpu_quota().map(|cores| Share {
-        allowance: cores * SHARE,
-        cpu_at_rest: thread_cpu(),
-        rested_at: Instant::now(),
-        debt: Duration::ZERO,
-    });
-    PACER.with_borrow_mut(|pacer| pacer.share = share);
+    PACER.set(cpu_quota().map(Pacer::new));
 }
 
 /// No rests on the calling thread from now on.
 pub fn hurry_this_thread() {
-    PACER.with_borrow_mut(|pacer| pacer.share = None);
+    PACER.set(None);
 }
 
-/// Lets others go first, or rests on a thread that keeps to its share. To be called between pieces
-/// of work that take a tenth of a millisecond or so.
+/// Rests, on a thread that keeps to what is left. To be called between pieces of work that take a
+/// tenth of a millisecond or so; without a quota it costs nothing.
 pub fn breathe() {
-    PACER.with_borrow_mut(Pacer::breathe);
+    PACER.with_borrow_mut(|pacer| {
+        if let Some(pacer) = pacer {
+            pacer.breathe();
+        }
+    });
 }
 
 /// Does something with all of `content`, in pieces that take a tenth of a millisecond or so if it
@@ -113,13 +168,8 @@ pub fn in_slices(content: &[u8], mut work: impl FnMut(&[u8])) {
     }
 }
 
-/// How long to rest after using `used` of the CPU within `elapsed`, with `debt` from before.
-fn rest_owed(debt: Duration, used: Duration, elapsed: Duration, allowance: f64) -> Duration {
-    (debt + used.div_f64(allowance)).saturating_sub(elapsed)
-}
-
-fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+fn cpu_time(of: ClockId) -> Duration {
+    let time = clock_gettime(of);
     Duration::new(
         time.tv_sec.unsigned_abs(),
         u32::try_from(time.tv_nsec).unwrap_or(0),
@@ -211,15 +261,65 @@ mod tests {
         assert_eq!(find_quota("3:cpu:/\n", &unlimited), None);
     }
 
+    const QUOTA: Duration = Duration::from_millis(10);
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     #[test]
-    fn a_slice_is_paid_for_by_the_share() {
-        let millis = Duration::from_millis;
-        // 1 ms of CPU at half of 100m takes 20 ms of time.
-        assert_eq!(rest_owed(millis(0), millis(1), millis(1), 0.05), millis(19));
+    fn the_busier_the_others_are_the_less_is_left() {
+        assert_eq!(allowance(QUOTA, millis(0)), millis(6));
+        assert_eq!(allowance(QUOTA, millis(4)), millis(3));
         assert_eq!(
-            rest_owed(millis(0), millis(1), millis(30), 0.05),
-            Duration::ZERO
+            allowance(QUOTA, millis(9)),
+            Duration::from_micros(1500),
+            "and never nothing"
         );
-        assert_eq!(rest_owed(millis(5), millis(1), millis(1), 0.05), millis(24));
+    }
+
+    /// A pacer that began now, and what it would note later.
+    fn pacer() -> (Pacer, impl Fn(u64, u64, u64) -> Note) {
+        let begun = Note::now();
+        let pacer = Pacer {
+            quota: QUOTA,
+            looked_at: begun.at,
+            notes: VecDeque::from([begun]),
+        };
+        let note = move |after, others, own| Note {
+            at: begun.at + millis(after),
+            by_all: begun.by_all + millis(others + own),
+            by_this: begun.by_this + millis(own),
+        };
+        (pacer, note)
+    }
+
+    #[test]
+    fn what_was_used_too_fast_is_rested_for_until_it_is_over() {
+        let (mut pacer, note) = pacer();
+        assert_eq!(pacer.rest_owed(note(3, 0, 3)), None);
+        assert_eq!(pacer.rest_owed(note(6, 0, 6)), None);
+        // The first 3 ms of it are over 100 ms after they ended.
+        assert_eq!(pacer.rest_owed(note(9, 0, 9)), Some(millis(94)));
+        assert_eq!(pacer.rest_owed(note(103, 0, 9)), None);
+    }
+
+    #[test]
+    fn what_others_use_is_left_to_them() {
+        let (mut pacer, note) = pacer();
+        assert_eq!(pacer.rest_owed(note(3, 0, 3)), None);
+        assert_eq!(pacer.rest_owed(note(10, 5, 3)), Some(millis(93)));
+        let busy = note(103, 9, 3);
+        assert_eq!(pacer.rest_owed(busy), None, "it rested");
+        assert_eq!(pacer.rest_owed(note(104, 9, 4)), None, "some is its own");
+    }
+
+    #[test]
+    fn a_long_sleep_is_no_debt() {
+        let (mut pacer, note) = pacer();
+        // 4 ms of every period, and the thread itself slept.
+        assert_eq!(pacer.rest_owed(note(1000, 40, 0)), None);
+        assert!(pacer.notes.len() <= 2);
+        assert_eq!(pacer.rest_owed(note(1003, 40, 3)), None);
     }
 }

@@ -14,11 +14,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::{StreamExt as _, wrappers::UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, transport::Server};
 
-use super::oversize::CountOversize;
+use super::{connection::Connection, oversize::CountOversize};
 use crate::{
     metrics::{Metrics, Refusal},
     proto::pipeline::{
@@ -144,6 +144,7 @@ pub async fn serve_inspector<L: MessageLog>(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let listener = tokio::net::UnixListener::from_std(listener)?;
+    let connections = UnixListenerStream::new(listener).map(|accepted| Connection::new(accepted?));
     Server::builder()
         .concurrency_limit_per_connection(CALLS_AT_ONCE)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -156,7 +157,7 @@ pub async fn serve_inspector<L: MessageLog>(
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
+        .serve_with_incoming_shutdown(connections, stop.cancelled_owned())
         .await?;
     Ok(())
 }

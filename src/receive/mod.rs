@@ -3,6 +3,7 @@
 //! Invariant: nothing is decoded, parsed, hashed or compressed before the answer; the answer means
 //! that the message is in the log. Must not know: what a log is made of, or what follows it.
 
+mod connection;
 mod inspector;
 mod oversize;
 mod socket;

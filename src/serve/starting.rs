@@ -31,14 +31,12 @@ use crate::{
     history::History,
     metrics::Metrics,
     outbox::{Parcels, TraceBatches},
+    pace::give_way,
     publish::join_documents,
     receive::ServeError,
     spans::Links,
     time::Timestamp,
 };
-
-/// Nice value of the work behind the answers: it gives way to whatever else wants the CPU.
-const BEHIND_NICENESS: i32 = 10;
 
 /// What of the spool's limit may wait for the store. What neither this nor the next takes is for
 /// messages as they came.
@@ -245,13 +243,6 @@ pub(super) fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunE
         .spawn(work)
         .map_err(RunError::Thread)?;
     Ok(end)
-}
-
-/// Lowers the priority of the calling thread, and of those that it starts.
-pub(super) fn give_way() {
-    if let Err(error) = rustix::process::setpriority_process(None, BEHIND_NICENESS) {
-        tracing::debug!(%error, "cannot lower the priority of the work behind the answers");
-    }
 }
 
 pub(super) fn open_history(settings: &Settings) -> History {

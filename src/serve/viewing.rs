@@ -10,11 +10,10 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::starting::give_way;
 use crate::{
     archive::Archive,
     config::{Settings, ViewerSettings},
-    pace::pace_this_thread,
+    pace::{give_way, pace_this_thread},
     time::SystemClock,
     viewer::{Access, Viewer},
 };

@@ -11,6 +11,8 @@ use std::{
     sync::Arc,
 };
 
+use bytes::BytesMut;
+
 use super::{
     done::{append_done, read_done},
     ledger::Ledger,
@@ -48,6 +50,8 @@ pub struct Follower {
     place: Option<Place>,
     last_segment: Option<SegmentId>,
     open: VecDeque<SegmentReader>,
+    /// Records are read into this, one after the other.
+    room: BytesMut,
     failed_reads: u32,
 }
 
@@ -84,6 +88,7 @@ impl Follower {
             place: None,
             last_segment: None,
             open: VecDeque::new(),
+            room: BytesMut::new(),
             failed_reads: 0,
         }
     }
@@ -112,7 +117,7 @@ impl Follower {
                     let position = place.position();
                     let end = u64::from(header.offset) + header.frame_bytes();
                     if !place.done.remove(&header.offset) {
-                        match place.segment.read_body(&header) {
+                        match place.segment.read_body(&header, &mut self.room) {
                             Ok(Some(record)) => {
                                 self.failed_reads = 0;
                                 self.ledger.mark_handed_out(id);
@@ -168,7 +173,8 @@ impl Follower {
             Some(reader) => reader,
             None => SegmentReader::open(&self.folder, id).map_err(failed)?,
         };
-        let record = reader.read_record(position.offset).map_err(failed);
+        let record = reader.read_record(position.offset, &mut self.room);
+        let record = record.map_err(failed);
         self.open.truncate(OPEN_SEGMENTS - 1);
         self.open.push_front(reader);
         record?.ok_or(ReadError::Damaged(position))

@@ -17,6 +17,8 @@
 //! the segment it was written to; a copy of it, in a payload or in a block that the file system
 //! gave to another file, does not check out.
 
+use bytes::Bytes;
+
 use crate::{
     record::{Record, RecordKind, SegmentId},
     time::Timestamp,
@@ -94,14 +96,14 @@ impl FrameHeader {
     }
 
     /// The record with this header and this body, if the body is whole.
-    pub(super) fn check_body(&self, body: Vec<u8>) -> Option<Record> {
+    pub(super) fn check_body(&self, body: Bytes) -> Option<Record> {
         if body.len() != self.body_bytes as usize || crc32fast::hash(&body) != self.body_crc {
             return None;
         }
         Some(Record {
             kind: RecordKind::from_code(self.kind)?,
             received_at: self.received_at,
-            message: body.into(),
+            message: body,
         })
     }
 }
@@ -123,7 +125,7 @@ mod tests {
         Record {
             kind: RecordKind::Response,
             received_at: Timestamp::from_nanos(1_794_803_806_133_007_001),
-            message: bytes::Bytes::from_static(b"body"),
+            message: Bytes::from_static(b"body"),
         }
     }
 
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!(FrameHeader::decode(&bytes, SEGMENT, 160), Some(header));
         assert_eq!(FrameHeader::decode(&bytes, SEGMENT, 161), None);
         assert_eq!(FrameHeader::decode(&bytes, SegmentId(8), 160), None);
-        assert_eq!(header.check_body(b"body".to_vec()), Some(record()));
+        assert_eq!(header.check_body(record().message), Some(record()));
     }
 
     #[test]
@@ -148,7 +150,7 @@ mod tests {
         for bit in 0..32 {
             let mut body = b"body".to_vec();
             body[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(header.check_body(body), None, "bit {bit}");
+            assert_eq!(header.check_body(body.into()), None, "bit {bit}");
         }
     }
 }

@@ -11,6 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bytes::BytesMut;
+
 use super::frame::{FrameHeader, HEADER_BYTES, MARKER};
 use crate::record::{Record, SegmentId};
 
@@ -18,6 +20,9 @@ use crate::record::{Record, SegmentId};
 pub(super) const SEGMENT_MAGIC: [u8; 8] = *b"SPSPOOL1";
 /// Where the first frame stands.
 pub(super) const FIRST_OFFSET: u32 = 8;
+
+/// Larger records are read into memory of their own, which is given back.
+const ROOM_BYTES: usize = 1024 * 1024;
 
 /// How much is read at a time while looking for the next whole header.
 const SCAN_BYTES: usize = 64 * 1024;
@@ -119,18 +124,31 @@ impl SegmentReader {
         })
     }
 
-    /// The record with this header; `None` if its body is damaged.
-    pub(super) fn read_body(&self, header: &FrameHeader) -> io::Result<Option<Record>> {
-        let mut body = vec![0; header.body_bytes as usize];
-        self.file
-            .read_exact_at(&mut body, u64::from(header.offset) + HEADER_BYTES as u64)?;
-        Ok(header.check_body(body))
+    /// The record with this header; `None` if its body is damaged. It is read into `room`, which
+    /// can be used again once the record is gone.
+    pub(super) fn read_body(
+        &self,
+        header: &FrameHeader,
+        room: &mut BytesMut,
+    ) -> io::Result<Option<Record>> {
+        let bytes = header.body_bytes as usize;
+        let mut large = BytesMut::new();
+        let room = if bytes > ROOM_BYTES { &mut large } else { room };
+        room.resize(bytes, 0);
+        let body_at = u64::from(header.offset) + HEADER_BYTES as u64;
+        let read = self.file.read_exact_at(room, body_at);
+        let body = room.split().freeze();
+        read.map(|()| header.check_body(body))
     }
 
     /// The record at `offset`; `None` if it is damaged.
-    pub(super) fn read_record(&self, offset: u32) -> io::Result<Option<Record>> {
+    pub(super) fn read_record(
+        &self,
+        offset: u32,
+        room: &mut BytesMut,
+    ) -> io::Result<Option<Record>> {
         match self.header_at(offset, u64::MAX)? {
-            Some(header) => self.read_body(&header),
+            Some(header) => self.read_body(&header, room),
             None => Ok(None),
         }
     }
