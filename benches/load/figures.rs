@@ -11,6 +11,8 @@ use crate::{drive::Heard, quota::Periods, store::Stored};
 pub(crate) struct Measured {
     pub(crate) server: String,
     pub(crate) heard: Heard,
+    /// While the load lasted.
+    pub(crate) stolen: f64,
     /// From the first call to the end of the process.
     pub(crate) cpu: Duration,
     pub(crate) peak_bytes: u64,
@@ -29,9 +31,9 @@ pub(crate) struct Figures {
     /// Those in which something changed.
     pub(crate) changed: u64,
     pub(crate) acknowledged: u64,
-    /// Calls that were not answered before core gives up.
+    /// Calls that were not answered before core gives up, in all rounds.
     pub(crate) missed: u64,
-    /// Calls that were answered with an error.
+    /// Calls that were answered with an error, in all rounds.
     pub(crate) refused: u64,
     pub(crate) first_refusal: Option<String>,
     pub(crate) p50_ms: f64,
@@ -58,6 +60,8 @@ pub(crate) struct Figures {
     pub(crate) stored_bytes_per_reconcile: f64,
     /// While the load lasted.
     pub(crate) periods: Option<Periods>,
+    /// What this machine's host gave to others while the load lasted.
+    pub(crate) stolen: f64,
     pub(crate) cpu_seconds_by_thread: BTreeMap<String, f64>,
 }
 
@@ -100,10 +104,26 @@ impl Figures {
             stored_bytes_per_reconcile: (stored.object_bytes + stored.index_bytes) as f64
                 / reconciles,
             periods: measured.periods,
+            stolen: measured.stolen,
             cpu_seconds_by_thread: threads
                 .map(|(name, time)| (name, time.as_secs_f64()))
                 .collect(),
         }
+    }
+}
+
+impl Figures {
+    /// Those of the round with the median p99, with what went wrong in any.
+    pub(crate) fn of_rounds(mut rounds: Vec<Self>) -> Option<Self> {
+        let missed = rounds.iter().map(|round| round.missed).sum();
+        let refused = rounds.iter().map(|round| round.refused).sum();
+        rounds.sort_by(|one, other| one.p99_ms.total_cmp(&other.p99_ms));
+        let median = rounds.len().checked_sub(1)? / 2;
+        Some(Self {
+            missed,
+            refused,
+            ..rounds.swap_remove(median)
+        })
     }
 }
 

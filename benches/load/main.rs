@@ -39,6 +39,11 @@
 //!   `KB/rec` are the bytes of both.
 //! - `throttled` are the periods in which the control group ran into its quota, of those in which
 //!   it ran, while the load lasted.
+//! - `stolen` is what the host of this machine gave to others while the load lasted. Rows of which
+//!   much was stolen tell of the host.
+//!
+//! Servers are put through a closed loop three times in turn. What is shown is the round with the
+//! median p99; `missed` and `refused` are those of all rounds.
 //!
 //! Without `--seconds` a closed loop ends after 5 s, or before once 700 MB were acknowledged, which
 //! is what the spool has room for.
@@ -88,6 +93,9 @@ struct Arguments {
     /// How long each load lasts
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    /// How often each load is repeated
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
     /// Also write all figures to this file
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -187,11 +195,15 @@ fn measure(
     if scenario.is_ours_alone {
         kinds.truncate(1);
     }
-    let figures = kinds.iter().map(|kind| {
-        let figures = scenario.trial.run(kind, runtime);
-        figures.with_context(|| format!("{}, {}", scenario.name, kind.name()))
-    });
-    figures.collect()
+    let mut rounds: Vec<Vec<Figures>> = kinds.iter().map(|_| Vec::new()).collect();
+    for _ in 0..arguments.rounds.unwrap_or(scenario.rounds) {
+        for (kind, rounds) in kinds.iter().zip(&mut rounds) {
+            let figures = scenario.trial.run(kind, runtime);
+            rounds.push(figures.with_context(|| format!("{}, {}", scenario.name, kind.name()))?);
+        }
+    }
+    let figures = rounds.into_iter().map(Figures::of_rounds);
+    figures.collect::<Option<_>>().context("no round was run")
 }
 
 /// The callers'. They get the CPU before whatever else runs here, if they may: what is measured is

@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use anyhow::Context as _;
 
+/// The place of stolen time in `/proc/stat`, after user, nice, system, idle, iowait, irq, softirq.
+const STOLEN: usize = 7;
+
 /// Of this process, user and system time of all its threads, also of those that ended. It can be
 /// asked until the process has been waited for.
 pub(crate) fn cpu(pid: u32) -> anyhow::Result<Duration> {
@@ -33,6 +36,33 @@ pub(crate) fn threads(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
         }
     }
     Ok(threads)
+}
+
+/// Time of all processors of this machine, and what of it its host gave to others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MachineTime {
+    all: u64,
+    stolen: u64,
+}
+
+impl MachineTime {
+    pub(crate) fn now() -> anyhow::Result<Self> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        let line = stat.lines().next().context("empty stat")?;
+        let ticks = line.split_whitespace().skip(1).take(STOLEN + 1);
+        let ticks = ticks
+            .map(str::parse::<u64>)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            all: ticks.iter().sum(),
+            stolen: ticks.get(STOLEN).copied().unwrap_or_default(),
+        })
+    }
+
+    /// Of what passed since then, the part that was stolen.
+    pub(crate) fn stolen_since(self, earlier: Self) -> f64 {
+        (self.stolen - earlier.stolen) as f64 / (self.all - earlier.all).max(1) as f64
+    }
 }
 
 struct Stat {

@@ -74,7 +74,7 @@ impl Report {
 
 fn heading() -> String {
     format!(
-        "{:<18} {:>7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>8} {:>6} {:>6} {:>8} {:>5} {:>7} {:>7} {:>9}",
+        "{:<18} {:>7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>8} {:>6} {:>6} {:>8} {:>5} {:>7} {:>7} {:>9} {:>6}",
         "",
         "acked",
         "missed",
@@ -91,7 +91,8 @@ fn heading() -> String {
         "index",
         "KB/rec",
         "drain s",
-        "throttled"
+        "throttled",
+        "stolen"
     )
 }
 
@@ -103,7 +104,7 @@ fn row(of: &Figures) -> String {
         format!("{}/{}", periods.throttled, periods.all)
     });
     format!(
-        "{:<18} {:>7} {:>6} {:>7} {:>7.2} {:>7.2} {:>7.1} {:>7.0} {:>7.1} {:>8.2} {:>6.3} {:>6.1} {:>8.3} {:>5} {:>7.1} {drained:>7} {throttled:>9}",
+        "{:<18} {:>7} {:>6} {:>7} {:>7.2} {:>7.2} {:>7.1} {:>7.0} {:>7.1} {:>8.2} {:>6.3} {:>6.1} {:>8.3} {:>5} {:>7.1} {drained:>7} {throttled:>9} {:>5.1}%",
         of.server,
         of.acknowledged,
         of.missed,
@@ -119,6 +120,7 @@ fn row(of: &Figures) -> String {
         of.objects_per_reconcile,
         of.index_objects,
         of.stored_bytes_per_reconcile / 1000.0,
+        of.stolen * 100.0,
     )
 }
 

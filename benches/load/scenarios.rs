@@ -11,6 +11,7 @@ use crate::{
 
 /// How long a row takes unless it is told.
 const CLOSED: Duration = Duration::from_secs(5);
+const CLOSED_ROUNDS: usize = 3;
 const QUOTA: Duration = Duration::from_mins(1);
 const GROW: Duration = Duration::from_mins(1);
 
@@ -34,6 +35,9 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) trial: Trial,
     pub(crate) targets: Vec<Target>,
+    /// How often each server is put through it, one after the other: what a host or a disk does
+    /// meanwhile is not the same in all of them.
+    pub(crate) rounds: usize,
     /// Run only if it is asked for by name.
     pub(crate) is_long: bool,
     /// Whether there is nothing in it for other servers than spanplane.
@@ -117,6 +121,7 @@ fn closed() -> Vec<Scenario> {
             is_store_away: false,
         },
         targets,
+        rounds: CLOSED_ROUNDS,
         is_long: false,
         is_ours_alone: false,
     };
@@ -178,6 +183,7 @@ fn quota() -> Vec<Scenario> {
             is_store_away: false,
         },
         targets,
+        rounds: 1,
         is_long: false,
         is_ours_alone: false,
     };
@@ -213,6 +219,7 @@ fn down() -> Scenario {
         targets: vec![target("peak MiB", 128.0, |sides| {
             Some(sides.spanplane.peak_mib)
         })],
+        rounds: 1,
         is_long: false,
         is_ours_alone: false,
     }
@@ -239,6 +246,7 @@ fn grow() -> Vec<Scenario> {
                 is_store_away: false,
             },
             targets: vec![],
+            rounds: 1,
             is_long: true,
             is_ours_alone: true,
         }

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use crate::{
     drive::{self, Load},
     figures::{Figures, Measured},
-    process,
+    process::{self, MachineTime},
     quota::Quota,
     roles::Collector,
     server::{Kind, Place},
@@ -61,7 +61,9 @@ impl Trial {
         let server = place.start(kind, quota.as_ref())?;
         thread::sleep(SETTLE);
         let (cpu_before, periods_before) = (process::cpu(server.id())?, periods()?);
+        let begun = MachineTime::now()?;
         let heard = runtime.block_on(self.load.drive(&place.socket(), xrs))?;
+        let stolen = MachineTime::now()?.stolen_since(begun);
         let periods_under_load = periods()?;
         let drained_after = server.drain(self.is_store_away)?;
         let peak_bytes = process::peak_bytes(server.id())?;
@@ -71,6 +73,7 @@ impl Trial {
         Ok(Figures::new(Measured {
             server: kind.name(),
             heard,
+            stolen,
             cpu,
             peak_bytes,
             threads,

@@ -12,8 +12,8 @@ use flate2::write::GzEncoder;
 const LONG_DISTANCE_BYTES: usize = 512 * 1024;
 /// 8 MiB: the most that browsers accept.
 const LONG_DISTANCE_WINDOW: u32 = 23;
-/// Level 3 was measured to be slower and no smaller on payloads like these.
-const ZSTD_LEVEL: i32 = 1;
+/// On captures of a real Crossplane 5 % smaller than level 1, at the same speed.
+const ZSTD_LEVEL: i32 = 3;
 
 /// How objects are compressed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
