@@ -40,6 +40,11 @@ const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 /// connection's window.
 const CALLS_AT_ONCE: usize = 16;
 
+/// Core gives up on calls that take too long, and takes them back. HTTP/2 servers take twenty of
+/// these at once for an attack and close the connection, which then costs the calls that follow;
+/// it takes no more than a slow moment, and nobody but core has this socket.
+const TAKEN_BACK_AT_ONCE: usize = 1024;
+
 /// Keeps messages.
 pub trait MessageLog: Send + Sync + 'static {
     /// Returns once the record is kept, or why it is not.
@@ -149,6 +154,7 @@ pub async fn serve_inspector<L: MessageLog>(
         .concurrency_limit_per_connection(CALLS_AT_ONCE)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_pending_accept_reset_streams(Some(TAKEN_BACK_AT_ONCE))
         .add_service(CountOversize {
             inner: service,
             metrics,
@@ -160,4 +166,82 @@ pub async fn serve_inspector<L: MessageLog>(
         .serve_with_incoming_shutdown(connections, stop.cancelled_owned())
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{client::InspectorClient, receive::Socket, time::SystemClock};
+
+    /// A log whose disk hangs until it is told to go on.
+    struct Hanging {
+        hangs: tokio::sync::mpsc::Sender<()>,
+        goes_on: std::sync::Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl MessageLog for Hanging {
+        async fn append(&self, _: Record) -> Result<(), Refusal> {
+            self.hangs.try_send(()).unwrap_or_default();
+            self.goes_on.lock().unwrap().recv().unwrap_or_default();
+            Ok(())
+        }
+    }
+
+    /// What is sent goes by this thread, which does it whenever others let it.
+    async fn until_all_is_sent() {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_that_core_takes_back_in_a_slow_moment_do_not_cost_the_connection() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("socket");
+        let (_socket, listener) = Socket::bind(&path, 0o660).unwrap();
+        let (hangs, mut hanging) = tokio::sync::mpsc::channel(1);
+        let (go_on, goes_on) = mpsc::channel();
+        let log = Hanging {
+            hangs,
+            goes_on: std::sync::Mutex::new(goes_on),
+        };
+        let clock = Arc::new(SystemClock);
+        let inspector = Inspector::new(log, clock, Metrics::new().unwrap(), Arc::default());
+        let stop = CancellationToken::new();
+        let serving = serve_inspector(inspector, listener, 1024, stop.clone());
+        let server = thread::spawn(|| {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().unwrap();
+            runtime.block_on(serving).unwrap();
+        });
+
+        let mut client = InspectorClient::new(path, Duration::from_mins(1));
+        let emit = |mut client: InspectorClient| async move {
+            let message = Bytes::from_static(b"message");
+            client.emit(RecordKind::Request, message).await
+        };
+        let first = tokio::spawn(emit(client.clone()));
+        hanging.recv().await.unwrap();
+        let waiting: Vec<_> = (0..100)
+            .map(|_| tokio::spawn(emit(client.clone())))
+            .collect();
+        until_all_is_sent().await;
+        for call in waiting {
+            call.abort();
+        }
+        until_all_is_sent().await;
+        drop(go_on);
+        first.await.unwrap().unwrap();
+        let message = Bytes::from_static(b"the next one");
+        client.emit(RecordKind::Request, message).await.unwrap();
+        stop.cancel();
+        drop(client);
+        // The client's side of the connection ends on this thread.
+        let ended = tokio::task::spawn_blocking(|| server.join()).await;
+        ended.unwrap().unwrap();
+    }
 }
