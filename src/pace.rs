@@ -67,12 +67,27 @@ struct Note {
     by_this: Duration,
 }
 
+/// What was used between two notes.
+struct Used {
+    within: Duration,
+    by_all: Duration,
+    by_this: Duration,
+}
+
 impl Note {
     fn now() -> Self {
         Self {
             at: Instant::now(),
             by_all: cpu_time(ClockId::ProcessCPUTime),
             by_this: cpu_time(ClockId::ThreadCPUTime),
+        }
+    }
+
+    fn since(&self, earlier: &Self) -> Used {
+        Used {
+            within: self.at.saturating_duration_since(earlier.at),
+            by_all: self.by_all.saturating_sub(earlier.by_all),
+            by_this: self.by_this.saturating_sub(earlier.by_this),
         }
     }
 }
@@ -98,30 +113,26 @@ impl Pacer {
 
     /// How long to rest, if at all.
     fn rest_owed(&mut self, now: Note) -> Option<Duration> {
-        let is_old = |note: &Note| now.at.saturating_duration_since(note.at) >= PERIOD;
+        let is_old = |note: &Note| now.since(note).within >= PERIOD;
         while self.notes.get(1).is_some_and(is_old) {
             self.notes.pop_front();
         }
-        let first = *self.notes.front()?;
-        let elapsed = now.at.saturating_duration_since(first.at);
+        let used = now.since(self.notes.front()?);
         // After a long sleep this is all that is known of the last period.
-        let part = PERIOD.as_secs_f64() / elapsed.max(PERIOD).as_secs_f64();
-        let own = (now.by_this - first.by_this).mul_f64(part);
-        let all = (now.by_all - first.by_all).mul_f64(part);
-        let left = allowance(self.quota, all.saturating_sub(own));
-        if self
-            .notes
-            .back()
-            .is_none_or(|last| now.at.saturating_duration_since(last.at) >= NOTED_EVERY)
-        {
+        let part = PERIOD.as_secs_f64() / used.within.max(PERIOD).as_secs_f64();
+        let own = used.by_this.mul_f64(part);
+        let others = used.by_all.mul_f64(part).saturating_sub(own);
+        let left = allowance(self.quota, others);
+        let last = self.notes.back();
+        if last.is_none_or(|last| now.since(last).within >= NOTED_EVERY) {
             self.notes.push_back(now);
         }
         if own <= left {
             return None;
         }
         // Until so much of it is over that the rest is within the allowance.
-        let enough = |note: &&Note| now.by_this - note.by_this <= left;
-        let until = self.notes.iter().find(enough)?.at + PERIOD;
+        let is_enough = |note: &&Note| now.since(note).by_this <= left;
+        let until = self.notes.iter().find(is_enough)?.at + PERIOD;
         let rest = until.saturating_duration_since(now.at);
         Some(rest.clamp(NOTED_EVERY, PERIOD))
     }
