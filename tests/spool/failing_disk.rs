@@ -323,8 +323,10 @@ fn the_last_of_the_disk_is_left_for_what_is_made_of_the_log() {
     let disk = TestDisk::default();
     let mut log = home.open_on(&disk);
     log.append(&record(1)).unwrap();
-    // What it leaves is a part of its limit.
+    // What it leaves is a part of its limit, and it looks whenever a part of that was written.
     disk.set_free(ROOMY / 128);
+    let taken = (2..).map_while(|number| log.append(&record(number)).ok());
+    assert!(taken.count() as u64 * FRAME <= ROOMY / 128 / 16);
     assert_kind(log.append(&record(2)), io::ErrorKind::StorageFull);
     // What is there can be done with, and goes, so that there is room again.
     log.finish_all();
