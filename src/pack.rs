@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_packed_is_unpacked() {
-        for content in [&b""[..], b"a line", &[7; 100_000]] {
+        for content in [&b""[..], b"a line", &vec![7; 100_000]] {
             let packed = pack(content).unwrap();
             assert_eq!(unpack(&packed, 100_000).unwrap(), content);
         }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn pattern() -> Vec<u8> {
-        (0..MUCH).map(|place| (place % 251) as u8).collect()
+        (0..=250).cycle().take(MUCH).collect()
     }
 
     #[tokio::test]
@@ -184,7 +184,7 @@ mod tests {
             drop(peer);
         };
         let mut read = Vec::new();
-        let (_, bytes) = tokio::join!(send, connection.read_to_end(&mut read));
+        let ((), bytes) = tokio::join!(send, connection.read_to_end(&mut read));
         assert_eq!(bytes.unwrap(), MUCH);
         assert!(read == pattern());
     }
@@ -198,7 +198,7 @@ mod tests {
             assert!(connection.room.is_none());
             connection.shutdown().await.unwrap();
         };
-        let (_, bytes) = tokio::join!(write, peer.read_to_end(&mut read));
+        let ((), bytes) = tokio::join!(write, peer.read_to_end(&mut read));
         assert_eq!(bytes.unwrap(), MUCH);
         assert!(read == pattern());
     }

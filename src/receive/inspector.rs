@@ -173,6 +173,7 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     use tempfile::TempDir;
+    use tokio::task::JoinSet;
 
     use super::*;
     use crate::{client::InspectorClient, receive::Socket, time::SystemClock};
@@ -224,18 +225,18 @@ mod tests {
             let message = Bytes::from_static(b"message");
             client.emit(RecordKind::Request, message).await
         };
-        let first = tokio::spawn(emit(client.clone()));
+        let mut first = JoinSet::new();
+        first.spawn(emit(client.clone()));
         hanging.recv().await.unwrap();
-        let waiting: Vec<_> = (0..100)
-            .map(|_| tokio::spawn(emit(client.clone())))
-            .collect();
-        until_all_is_sent().await;
-        for call in waiting {
-            call.abort();
+        let mut taken_back = JoinSet::new();
+        for _ in 0..100 {
+            taken_back.spawn(emit(client.clone()));
         }
         until_all_is_sent().await;
+        taken_back.abort_all();
+        until_all_is_sent().await;
         drop(go_on);
-        first.await.unwrap().unwrap();
+        first.join_next().await.unwrap().unwrap().unwrap();
         let message = Bytes::from_static(b"the next one");
         client.emit(RecordKind::Request, message).await.unwrap();
         stop.cancel();
