@@ -28,7 +28,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 const PLANNED: f64 = 0.9;
 /// What others used within the last period they may need again, and half as much on top.
 const OTHERS_AGAIN: f64 = 1.5;
-/// Of the quota: however idle the others are, a burst of messages finds this free.
+/// Of the quota: however idle the others are, so that a burst of messages finds the rest free.
 const MOST: f64 = 0.6;
 /// Of the quota: however busy the others are.
 const LEAST: f64 = 0.15;
@@ -39,8 +39,8 @@ const NOTED_EVERY: Duration = Duration::from_millis(1);
 const SLICE_BYTES: usize = 128 * 1024;
 
 /// Lowers the priority of the calling thread: whoever else wants the CPU gets it, and at once. A
-/// nice value does not do that: kernels let a thread finish its slice of some milliseconds first,
-/// which was most of what made one answer in a hundred late.
+/// nice value does not do that: kernels may let a thread finish its slice of some milliseconds
+/// first.
 pub fn give_way() {
     let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     let lowered = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);

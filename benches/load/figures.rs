@@ -110,18 +110,18 @@ impl Figures {
                 .collect(),
         }
     }
-}
 
-impl Figures {
     /// Those of the round with the median p99, with what went wrong in any.
     pub(crate) fn of_rounds(mut rounds: Vec<Self>) -> Option<Self> {
         let missed = rounds.iter().map(|round| round.missed).sum();
         let refused = rounds.iter().map(|round| round.refused).sum();
+        let first_refusal = rounds.iter().find_map(|round| round.first_refusal.clone());
         rounds.sort_by(|one, other| one.p99_ms.total_cmp(&other.p99_ms));
         let median = rounds.len().checked_sub(1)? / 2;
         Some(Self {
             missed,
             refused,
+            first_refusal,
             ..rounds.swap_remove(median)
         })
     }
