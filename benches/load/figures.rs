@@ -42,7 +42,9 @@ pub(crate) struct Figures {
     pub(crate) messages_per_second: f64,
     /// A megabyte is 10⁶ bytes, of acknowledged messages.
     pub(crate) mb_per_second: f64,
-    /// With the work behind the answers, until the process ended.
+    /// Of acknowledged messages, in all rounds.
+    pub(crate) acknowledged_bytes: u64,
+    /// With the work behind the answers, until the process ended; in all rounds.
     pub(crate) cpu_seconds: f64,
     pub(crate) cpu_seconds_per_gb: f64,
     /// Those seconds a second of load.
@@ -89,6 +91,7 @@ impl Figures {
             max_ms: percentile(&took, 100),
             messages_per_second: heard.acknowledged as f64 / seconds,
             mb_per_second: bytes / 1e6 / seconds,
+            acknowledged_bytes: heard.acknowledged_bytes,
             cpu_seconds,
             cpu_seconds_per_gb: cpu_seconds / (bytes / 1e9),
             cores: cpu_seconds / seconds,
@@ -111,17 +114,22 @@ impl Figures {
         }
     }
 
-    /// Those of the round with the median p99, with what went wrong in any.
+    /// Those of the round with the median p99, with what went wrong in any and the CPU of all.
     pub(crate) fn of_rounds(mut rounds: Vec<Self>) -> Option<Self> {
         let missed = rounds.iter().map(|round| round.missed).sum();
         let refused = rounds.iter().map(|round| round.refused).sum();
         let first_refusal = rounds.iter().find_map(|round| round.first_refusal.clone());
+        let cpu_seconds: f64 = rounds.iter().map(|round| round.cpu_seconds).sum();
+        let acknowledged_bytes: u64 = rounds.iter().map(|round| round.acknowledged_bytes).sum();
         rounds.sort_by(|one, other| one.p99_ms.total_cmp(&other.p99_ms));
         let median = rounds.len().checked_sub(1)? / 2;
         Some(Self {
             missed,
             refused,
             first_refusal,
+            acknowledged_bytes,
+            cpu_seconds,
+            cpu_seconds_per_gb: cpu_seconds / (acknowledged_bytes as f64 / 1e9),
             ..rounds.swap_remove(median)
         })
     }

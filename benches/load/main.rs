@@ -43,7 +43,7 @@
 //!   much was stolen tell of the host.
 //!
 //! Servers are put through a closed loop three times in turn. What is shown is the round with the
-//! median p99; `missed` and `refused` are those of all rounds.
+//! median p99; `missed`, `refused` and the CPU per GB are those of all rounds.
 //!
 //! Without `--seconds` a closed loop ends after 5 s, or before once 700 MB were acknowledged, which
 //! is what the spool has room for.
@@ -207,10 +207,11 @@ fn measure(
 }
 
 /// The callers'. They get the CPU before whatever else runs here, if they may: what is measured is
-/// when an answer comes, not when a caller that shares its core with the server gets to see it.
+/// when an answer comes, not when a caller that shares its core with the server gets to see it. One
+/// thread, so that of two cores one is left to the server.
 fn runtime() -> anyhow::Result<Runtime> {
     Ok(Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .on_thread_start(|| {
             // Who may not goes with the others.
             setpriority_process(None, FIRST).unwrap_or_default();

@@ -113,7 +113,7 @@ impl Sidecar {
         };
         let (spool, follower) = Spool::open(
             &spool_settings,
-            Arc::new(LocalDisk),
+            Arc::new(LocalDisk::default()),
             &metrics,
             Arc::clone(&bell),
         )?;

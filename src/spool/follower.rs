@@ -14,6 +14,7 @@ use std::{
 use bytes::BytesMut;
 
 use super::{
+    disk::Disk,
     done::{append_done, read_done},
     ledger::Ledger,
     segment::{FIRST_OFFSET, Found, SegmentReader, done_path, segment_path},
@@ -45,6 +46,7 @@ pub enum ReadError {
 #[derive(Debug)]
 pub struct Follower {
     folder: PathBuf,
+    disk: Arc<dyn Disk>,
     ledger: Arc<Ledger>,
     metrics: Metrics,
     place: Option<Place>,
@@ -80,9 +82,15 @@ impl Place {
 }
 
 impl Follower {
-    pub(super) fn new(folder: PathBuf, ledger: Arc<Ledger>, metrics: Metrics) -> Self {
+    pub(super) fn new(
+        folder: PathBuf,
+        disk: Arc<dyn Disk>,
+        ledger: Arc<Ledger>,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             folder,
+            disk,
             ledger,
             metrics,
             place: None,
@@ -189,21 +197,30 @@ impl Follower {
                 .or_default()
                 .push(position.offset);
         }
+        for (id, offsets) in &by_segment {
+            self.ledger.mark_finished(*id, offsets.len() as u64);
+        }
+        let unneeded = self.ledger.take_unneeded();
+        by_segment.retain(|id, _| !unneeded.contains(id));
         for (id, offsets) in by_segment {
             if let Err(error) = append_done(&self.folder, id, &offsets) {
                 // Costs nothing but doing it again after a restart.
                 tracing::debug!(segment = id.0, %error, "cannot note records as done");
             }
-            self.ledger.mark_finished(id, offsets.len() as u64);
         }
-        self.remove_unneeded();
+        self.remove(unneeded);
     }
 
     /// Removes the segments that nobody needs.
     pub fn remove_unneeded(&mut self) {
-        for id in self.ledger.take_unneeded() {
+        let unneeded = self.ledger.take_unneeded();
+        self.remove(unneeded);
+    }
+
+    fn remove(&mut self, unneeded: Vec<SegmentId>) {
+        for id in unneeded {
             self.open.retain(|reader| reader.id() != id);
-            let removed = fs::remove_file(segment_path(&self.folder, id));
+            let removed = self.disk.remove(&segment_path(&self.folder, id));
             if let Err(error) = removed {
                 tracing::warn!(segment = id.0, %error, "cannot remove a segment that is done");
                 continue;

@@ -15,6 +15,7 @@
 //! <data-dir>/lock                              locked while a process uses the directory
 //! <data-dir>/spool/00000000000000000007.seg    records, framed; only the newest one grows
 //! <data-dir>/spool/00000000000000000007.done   which of its records are done with
+//! <data-dir>/spool/00000000000000000005.spare  a segment that was emptied, to be used again
 //! ```
 //!
 //! A segment begins with the 8 bytes `SPSPOOL1` (name and version), followed by frames (`frame`)
@@ -63,7 +64,7 @@ pub use self::{
 use self::{
     frame::MAX_BODY_BYTES,
     ledger::Ledger,
-    segment::{done_id, done_path, segment_id},
+    segment::{done_id, done_path, is_spare, segment_id},
     syncing::Unsynced,
     writer::Writer,
 };
@@ -164,7 +165,7 @@ impl Spool {
         let unsynced = Arc::new(Unsynced::new(Arc::clone(&disk), folder.clone()));
         let mut writer = Writer {
             folder: folder.clone(),
-            disk,
+            disk: Arc::clone(&disk),
             ledger: Arc::clone(&ledger),
             unsynced: Arc::clone(&unsynced),
             appended,
@@ -198,7 +199,7 @@ impl Spool {
             .name("spool-sync".to_owned())
             .spawn(work)
             .map_err(OpenError::Thread)?;
-        let follower = Follower::new(folder, Arc::clone(&ledger), metrics.clone());
+        let follower = Follower::new(folder, disk, Arc::clone(&ledger), metrics.clone());
         let spool = Self {
             appender: Appender {
                 writer: Arc::new(Mutex::new(writer)),
@@ -289,6 +290,11 @@ fn adopt_segments(folder: &Path, ledger: &Ledger) -> io::Result<SegmentId> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
+        if is_spare(&path) {
+            // Nobody knows it any more. If it stays, it is in nobody's way.
+            drop(fs::remove_file(&path));
+            continue;
+        }
         let Some(id) = segment_id(&path).or_else(|| done_id(&path)) else {
             continue;
         };

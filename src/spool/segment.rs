@@ -13,9 +13,14 @@ use std::{
 
 use bytes::BytesMut;
 
-use super::frame::{FrameHeader, HEADER_BYTES, MARKER};
+use super::{
+    disk::SPARE,
+    frame::{FrameHeader, HEADER_BYTES, MARKER},
+};
 use crate::record::{Record, SegmentId};
 
+/// The ending of its name.
+const SEGMENT: &str = "seg";
 /// First bytes of every segment: a name and the version of the format.
 pub(super) const SEGMENT_MAGIC: [u8; 8] = *b"SPSPOOL1";
 /// Where the first frame stands.
@@ -28,7 +33,7 @@ const ROOM_BYTES: usize = 1024 * 1024;
 const SCAN_BYTES: usize = 64 * 1024;
 
 pub(super) fn segment_path(folder: &Path, id: SegmentId) -> PathBuf {
-    folder.join(format!("{:020}.seg", id.0))
+    folder.join(format!("{:020}.{SEGMENT}", id.0))
 }
 
 pub(super) fn done_path(folder: &Path, id: SegmentId) -> PathBuf {
@@ -46,6 +51,12 @@ pub(super) fn segment_id(path: &Path) -> Option<SegmentId> {
 pub(super) fn done_id(path: &Path) -> Option<SegmentId> {
     let id = SegmentId(path.file_stem()?.to_str()?.parse().ok()?);
     (done_path(path.parent()?, id) == path).then_some(id)
+}
+
+/// Whether this was a segment, and is empty now.
+pub(super) fn is_spare(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == SPARE)
+        && segment_id(&path.with_extension(SEGMENT)).is_some()
 }
 
 /// What stands at a place in a segment.

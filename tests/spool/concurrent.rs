@@ -25,7 +25,14 @@ async fn concurrent_appends_are_each_handed_out_once_and_a_tasks_own_in_order() 
     };
     let metrics = Metrics::new().unwrap();
     let bell = Arc::new(Bell::default());
-    let open = || Spool::open(&settings, Arc::new(LocalDisk), &metrics, Arc::clone(&bell));
+    let open = || {
+        Spool::open(
+            &settings,
+            Arc::new(LocalDisk::default()),
+            &metrics,
+            Arc::clone(&bell),
+        )
+    };
     let (spool, mut follower) = open().unwrap();
 
     let mut tasks = JoinSet::new();

@@ -40,6 +40,7 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    disk: LocalDisk,
 }
 
 /// A handle: the log has one, the test another.
@@ -126,8 +127,12 @@ impl Disk for TestDisk {
         Ok(Arc::new(TestFile {
             disk: self.clone(),
             bytes: Mutex::new(0),
-            file: LocalDisk.create(path)?,
+            file: self.0.disk.create(path)?,
         }))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.disk.remove(path)
     }
 
     fn sync_folder(&self, _folder: &Path) -> io::Result<()> {

@@ -62,6 +62,8 @@ fn other_files_in_the_folder_are_left_alone() {
         ".seg",
         "x.done",
         "7.done",
+        "x.spare",
+        "7.spare",
     ];
     for name in strangers {
         fs::write(
@@ -84,6 +86,17 @@ fn other_files_in_the_folder_are_left_alone() {
     );
     assert!(home.segment(9).is_dir());
     assert!(home.segment(10).is_file());
+}
+
+#[test]
+fn what_an_earlier_process_would_have_used_again_goes_at_the_start() {
+    let home = Home::new(ROOMY);
+    home.open().append(&numbered(1)).unwrap();
+    // A crash may leave it with what it held.
+    let spare = home.segment(7).with_extension("spare");
+    fs::copy(home.segment(1), &spare).unwrap();
+    assert_eq!(home.open().records(), [numbered(1)]);
+    assert!(!spare.try_exists().unwrap());
 }
 
 #[test]

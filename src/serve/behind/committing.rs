@@ -23,9 +23,9 @@ use crate::{
 /// How often what was published is made to last.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// A batch of spans is full at this size: far less than the 4 MiB that a collector takes.
-const BATCH_BYTES: usize = 256 * 1024;
+const BATCH_BYTES: usize = 1024 * 1024;
 /// Where the disk takes no more spans, nothing more is made of the log either.
-const MAX_UNCOMMITTED_BYTES: usize = 16 * BATCH_BYTES;
+const MAX_UNCOMMITTED_BYTES: usize = 4 * BATCH_BYTES;
 
 /// A reconcile whose records are not done with.
 #[derive(Debug)]
