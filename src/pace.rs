@@ -25,13 +25,16 @@ use thread_priority::{
 /// The kernel counts by this; longer periods can be set, and are rare.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Of the quota; the rest is for what nobody foresees.
-const PLANNED: f64 = 0.9;
-/// What others used within the last period they may need again, and half as much on top.
-const OTHERS_AGAIN: f64 = 1.5;
-/// Of the quota: however idle the others are, so that a burst of messages finds the rest free.
-const MOST: f64 = 0.6;
+const PLANNED: f64 = 0.8;
+/// What others used within the last period they may need again, and as much on top.
+const OTHERS_AGAIN: f64 = 2.0;
+/// Of the quota: however idle the others are, so that a burst of messages finds the rest free. More
+/// of it drains a backlog sooner, and runs into the quota: with 0.6, and more left to this thread
+/// beside the others, every reconcile of 1,000 a minute changed, the backlog was gone after 44 s in
+/// place of 76, and 69 periods were throttled in place of 6.
+const MOST: f64 = 0.4;
 /// Of the quota: however busy the others are.
-const LEAST: f64 = 0.15;
+const LEAST: f64 = 0.1;
 /// Clocks are not read more often than this.
 const SLICE: Duration = Duration::from_micros(100);
 /// Between two notes of what was used: there are a hundred a period.
@@ -280,13 +283,9 @@ mod tests {
 
     #[test]
     fn the_busier_the_others_are_the_less_is_left() {
-        assert_eq!(allowance(QUOTA, millis(0)), millis(6));
-        assert_eq!(allowance(QUOTA, millis(4)), millis(3));
-        assert_eq!(
-            allowance(QUOTA, millis(9)),
-            Duration::from_micros(1500),
-            "and never nothing"
-        );
+        assert_eq!(allowance(QUOTA, millis(0)), millis(4));
+        assert_eq!(allowance(QUOTA, millis(3)), millis(2));
+        assert_eq!(allowance(QUOTA, millis(9)), millis(1), "and never nothing");
     }
 
     /// A pacer that began now, and what it would note later.
@@ -308,11 +307,11 @@ mod tests {
     #[test]
     fn what_was_used_too_fast_is_rested_for_until_it_is_over() {
         let (mut pacer, note) = pacer();
-        assert_eq!(pacer.rest_owed(note(3, 0, 3)), None);
-        assert_eq!(pacer.rest_owed(note(6, 0, 6)), None);
-        // The first 3 ms of it are over 100 ms after they ended.
-        assert_eq!(pacer.rest_owed(note(9, 0, 9)), Some(millis(94)));
-        assert_eq!(pacer.rest_owed(note(103, 0, 9)), None);
+        assert_eq!(pacer.rest_owed(note(2, 0, 2)), None);
+        assert_eq!(pacer.rest_owed(note(4, 0, 4)), None);
+        // The first 2 ms of it are over 100 ms after they ended.
+        assert_eq!(pacer.rest_owed(note(6, 0, 6)), Some(millis(96)));
+        assert_eq!(pacer.rest_owed(note(102, 0, 6)), None);
     }
 
     #[test]

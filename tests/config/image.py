@@ -1,7 +1,7 @@
 """The image without a container engine: what its Dockerfile copies and runs, done in a folder, for both platforms.
 
-The programs have to be static. The one for this machine plays the demo and serves, as the image's user, with nothing
-but the image's files around it.
+The programs have to need nothing but the C library of the image they are put on. The one for this machine plays the
+demo and serves, as the image's user, with nothing around it but the program and that library, from Debian's package.
 """
 
 import os
@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 
@@ -59,7 +60,7 @@ def build(tools, architecture):
     """The stage `build` from its WORKDIR on; what an earlier run compiled is still there."""
     work = tools / f"image-{architecture}"
     work.mkdir(exist_ok=True)
-    for made in ("src", "program", "image"):
+    for made in ("src", "program"):
         shutil.rmtree(work / made, ignore_errors=True)
     variables = {**os.environ, "TARGETARCH": architecture, "PATH": f"{compilers(tools)}:{os.environ['PATH']}"}
     variables.pop("CARGO_TARGET_DIR", None)
@@ -78,16 +79,34 @@ def build(tools, architecture):
                     shutil.copy(ROOT / source, place)
         if word == "RUN":
             subprocess.run(["bash", "-euo", "pipefail", "-c", rest], cwd=work, env=variables, check=True)
-    return work / "image"
+    return work / "program/spanplane"
 
 
-def check_static(program, machine):
-    """By its header: for that machine, and with no interpreter that would load libraries."""
-    head = program.read_bytes()[:4096]
+def check_libraries(program, machine):
+    """By its header: for that machine, and with no library but those that are one with the C library."""
+    head = program.read_bytes()[:20]
     assert head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == machine, f"{program} is for another machine"
-    offset, count = int.from_bytes(head[32:40], "little"), int.from_bytes(head[56:58], "little")
-    kinds = [int.from_bytes(head[offset + 56 * index :][:4], "little") for index in range(count)]
-    assert 3 not in kinds, f"{program} needs an interpreter"
+    said = subprocess.run(["readelf", "--dynamic", program], check=True, capture_output=True, text=True).stdout
+    needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", said))
+    others = {name for name in needed if not re.match(r"lib(c|m|dl|pthread|rt|util)\.so|ld-linux-", name)}
+    assert needed and not others, f"{program} needs {others or 'no library at all'}"
+
+
+def put_on_base(tools, program):
+    """What the image holds, as far as the program can tell."""
+    image = tools / "image-root"
+    shutil.rmtree(image, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["apt-get", "--quiet=2", "download", "libc6"], cwd=folder, check=True)
+        (package,) = pathlib.Path(folder).glob("*.deb")
+        subprocess.run(["dpkg", "--extract", package, image], check=True)
+    certificates = pathlib.Path("etc/ssl/certs/ca-certificates.crt")
+    for path in ("usr/local/bin", certificates.parent, "tmp"):
+        (image / path).mkdir(parents=True, exist_ok=True)
+    (image / "tmp").chmod(0o1777)
+    shutil.copy(pathlib.Path("/") / certificates, image / certificates)
+    shutil.copy(program, image / "usr/local/bin")
+    return image
 
 
 def inside(image, *command):
@@ -121,12 +140,11 @@ def main(tools):
     if not tools:
         return
     for architecture, (name, machine) in MACHINES.items():
-        image = build(pathlib.Path(tools), architecture)
-        program = image / "usr/local/bin/spanplane"
-        check_static(program, machine)
-        print(f"config: the image for {architecture} has a static program of {program.stat().st_size / 2**20:.1f} MiB")
+        program = build(pathlib.Path(tools), architecture)
+        check_libraries(program, machine)
+        print(f"config: the image for {architecture} has a program of {program.stat().st_size / 2**20:.1f} MiB")
         if platform.machine() == name and os.getuid() == 0:
-            check_runs(image)
+            check_runs(put_on_base(pathlib.Path(tools), program))
     if os.getuid() != 0:
         print("config: LEFT OUT: running the program in the image's root, since chroot needs root")
 
