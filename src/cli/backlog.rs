@@ -46,13 +46,17 @@ impl Backlog {
         };
         for entry in entries {
             let entry = entry?;
-            let is_note = entry.path().extension().is_some_and(|end| end == "done");
+            // What is done with, and what is empty and will be used again.
+            let path = entry.path();
+            let is_beside = path
+                .extension()
+                .is_some_and(|end| end == "done" || end == "spare");
             let metadata = match entry.metadata() {
                 // A running sidecar takes files away while we look.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata?,
             };
-            if is_note || !metadata.is_file() {
+            if is_beside || !metadata.is_file() {
                 continue;
             }
             let written_at = Timestamp::from_parts(metadata.mtime(), 0).unwrap_or_default();

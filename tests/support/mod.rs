@@ -179,7 +179,13 @@ pub async fn fill_spool(data_dir: &Path, records: &[Record]) {
         sync: Duration::from_secs(1),
     };
     let metrics = Metrics::new().unwrap();
-    let (spool, _) = Spool::open(&settings, Arc::new(LocalDisk), &metrics, Arc::default()).unwrap();
+    let (spool, _) = Spool::open(
+        &settings,
+        Arc::new(LocalDisk::default()),
+        &metrics,
+        Arc::default(),
+    )
+    .unwrap();
     let appender = spool.appender();
     for record in records {
         appender.append(record.clone()).await.unwrap();
