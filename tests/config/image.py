@@ -60,7 +60,7 @@ def build(tools, architecture):
     """The stage `build` from its WORKDIR on; what an earlier run compiled is still there."""
     work = tools / f"image-{architecture}"
     work.mkdir(exist_ok=True)
-    for made in ("src", "program"):
+    for made in ("src", "benches", "program"):
         shutil.rmtree(work / made, ignore_errors=True)
     variables = {**os.environ, "TARGETARCH": architecture, "PATH": f"{compilers(tools)}:{os.environ['PATH']}"}
     variables.pop("CARGO_TARGET_DIR", None)
