@@ -47,7 +47,7 @@ pub(crate) struct Figures {
     /// With the work behind the answers, until the process ended; in all rounds.
     pub(crate) cpu_seconds: f64,
     pub(crate) cpu_seconds_per_gb: f64,
-    /// Those seconds a second of load.
+    /// CPU seconds a second of load, in this round.
     pub(crate) cores: f64,
     pub(crate) peak_mib: f64,
     /// From the last answer until nothing was left to do; none if that did not happen.

@@ -16,7 +16,7 @@ use crate::pace::breathe;
 
 /// The ending of a file that is empty and waits to be used again.
 pub(super) const SPARE: &str = "spare";
-/// Empty files that wait, at most: as many as are emptied at once under a heavy load.
+/// Empty files that wait, at most.
 const SPARES: usize = 16;
 /// Of a file that is emptied: a tenth of a millisecond or so.
 const PIECE_BYTES: u64 = 2 * 1024 * 1024;
@@ -27,9 +27,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>>;
 
     /// Removes a file that nobody uses any more.
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
-    }
+    fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Makes what was created or removed in this folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
