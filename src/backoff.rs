@@ -32,9 +32,9 @@ impl Backoff {
             .mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    /// For what only a person can put right.
-    pub(crate) fn longest_pause(self) -> Duration {
-        self.longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+    /// The same with another limit.
+    pub(crate) fn up_to(self, longest: Duration) -> Self {
+        Self { longest, ..self }
     }
 }
 
@@ -56,6 +56,6 @@ mod tests {
             let pause = backoff.pause(tries);
             assert!(pause <= whole && pause >= whole / 2, "{tries}: {pause:?}");
         }
-        assert!(backoff.longest_pause() >= backoff.longest / 2);
+        assert!(backoff.up_to(backoff.first).pause(9) <= backoff.first);
     }
 }

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
 
 fn serve(args: ServeArgs) -> anyhow::Result<()> {
     start_logging(args.log_format, args.debug);
+    spanplane::panics::log_panics();
     let settings = args.validate().unwrap_or_else(|mistakes| refuse(&mistakes));
     // NOTE: raw payloads wait on disk. Whoever may not use the socket has no business there.
     rustix::process::umask(Mode::from_raw_mode(0o027));

@@ -10,7 +10,7 @@
 //! ([`give_way`]). Invariant: without a quota there are no rests.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     fs, thread,
     time::{Duration, Instant},
@@ -46,10 +46,15 @@ const SLICE_BYTES: usize = 128 * 1024;
 /// first.
 pub fn give_way() {
     let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    let lowered = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
-    if let Err(error) = lowered {
-        tracing::debug!(?error, "cannot lower the priority of a thread");
+    GAVE_WAY.set(set_policy(policy));
+}
+
+fn set_policy(policy: ThreadSchedulePolicy) -> bool {
+    let set = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
+    if let Err(error) = &set {
+        tracing::debug!(?error, "cannot change the priority of a thread");
     }
+    set.is_ok()
 }
 
 /// Keeps one thread to what the others leave of the quota.
@@ -151,6 +156,8 @@ fn allowance(quota: Duration, others: Duration) -> Duration {
 
 thread_local! {
     static PACER: RefCell<Option<Pacer>> = const { RefCell::new(None) };
+    /// The thread runs only when nobody else wants the CPU.
+    static GAVE_WAY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Keeps the calling thread to what is left of the quota, wherever it calls [`breathe`].
@@ -158,9 +165,14 @@ pub fn pace_this_thread() {
     PACER.set(cpu_quota().map(Pacer::new));
 }
 
-/// No rests on the calling thread from now on.
+/// No rests on the calling thread from now on, and no precedence for the others.
 pub fn hurry_this_thread() {
     PACER.set(None);
+    if GAVE_WAY.take() {
+        set_policy(ThreadSchedulePolicy::Normal(
+            NormalThreadSchedulePolicy::Other,
+        ));
+    }
 }
 
 /// Rests, on a thread that keeps to what is left. To be called between pieces of work that take a

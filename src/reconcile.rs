@@ -180,6 +180,17 @@ pub struct Step {
     pub error: String,
     pub request: Option<Half>,
     pub response: Option<Half>,
+    /// How waiting for the response ended, if that is known from somewhere else than the
+    /// reconcile's [`Closing`].
+    pub unanswered: Option<Unanswered>,
+}
+
+/// How waiting for a response ended.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Unanswered {
+    pub until: Timestamp,
+    /// The sidecar stopped; the function may have answered all the same.
+    pub interrupted: bool,
 }
 
 impl Step {
@@ -230,8 +241,25 @@ impl ClosedReconcile {
 
     /// The beginning is missing: another part of it may have been published before.
     pub fn is_fragment(&self) -> bool {
-        self.steps.iter().any(|step| step.request.is_none())
-            || !self.steps.iter().any(|step| step.index == 0)
+        let is_first = |step: &Step| (step.index, step.iteration) == (0, 0);
+        self.steps.iter().any(|step| step.request.is_none()) || !self.steps.iter().any(is_first)
+    }
+
+    /// How waiting for the response of a step ended; `None` if it came. Core does not begin the
+    /// next reconcile of a subject before it has given up on this one.
+    pub fn unanswered(&self, step: &Step) -> Option<Unanswered> {
+        if step.response.is_some() {
+            return None;
+        }
+        let until = match (&step.request, self.closing) {
+            (Some(request), Closing::Overdue) => request.received_at + NO_RESPONSE_AFTER,
+            (Some(_), _) => self.succeeded_at.unwrap_or(step.started_at),
+            (None, _) => step.started_at,
+        };
+        Some(step.unanswered.unwrap_or(Unanswered {
+            until,
+            interrupted: self.closing == Closing::ShuttingDown,
+        }))
     }
 
     pub fn has_error(&self) -> bool {

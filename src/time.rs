@@ -6,7 +6,7 @@
 use std::{
     fmt,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -124,6 +124,11 @@ impl<'de> Deserialize<'de> for Timestamp {
 /// Where the time comes from.
 pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> Timestamp;
+
+    /// For measuring how long something takes, whatever the clock on the wall does.
+    fn instant(&self) -> Instant {
+        Instant::now()
+    }
 }
 
 /// A clock shared by the stages.

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use spanplane::{
     archive::{Archive, Compression, StoreUrl, Variables},
-    config::{ViewerSettings, is_plain_address},
+    config::{ViewerSettings, check_public_url},
     time::SystemClock,
     viewer::{Access, Token, Viewer},
 };
@@ -34,7 +34,7 @@ pub(crate) struct ViewArgs {
     )]
     token: Option<String>,
 
-    /// The address that people use, if it is another
+    /// Public URL, if it differs from --address; without a path
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 }
@@ -51,8 +51,12 @@ impl ViewArgs {
         if matches!(served, Some(None)) {
             mistakes.push("--address: this names no address".to_owned());
         }
-        if !self.url.as_deref().is_none_or(is_plain_address) {
-            mistakes.push("--url: this must be an http:// or https:// address".to_owned());
+        if let Some(Err(problem)) = self.url.as_deref().map(check_public_url) {
+            mistakes.push(format!("--url: {problem}"));
+        }
+        let variables = Variables::of_process();
+        if let Err(wrong) = store.check(&variables) {
+            mistakes.extend(wrong);
         }
         match served.flatten() {
             Some(served) if mistakes.is_empty() => Ok(View {

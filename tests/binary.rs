@@ -16,9 +16,13 @@ use std::{
 use spanplane::record::{Record, RecordKind};
 use support::{
     PATIENCE, assert_all_payloads_stored, capture, documents, emit_all, folder_archive, message,
-    program::Place,
+    program::{Place, Running},
+    until,
 };
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{io::AsyncWriteExt as _, sync::watch, task::JoinSet};
+
+/// The timeout of the chart's probes.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn killed_under_load_it_loses_nothing_that_it_acknowledged() {
@@ -76,8 +80,63 @@ async fn killed_under_load_it_loses_nothing_that_it_acknowledged() {
     let files: Vec<_> = files
         .map(|file| file.unwrap())
         .filter(|file| file.metadata().unwrap().len() > 0)
+        .filter(|file| file.file_name() != "done.log")
         .collect();
     assert!(files.len() <= 1, "left in the spool: {files:?}");
+}
+
+/// Where the record is that a process says it is processing, and how many died there before.
+fn in_progress(place: &Place) -> Option<(u32, u32)> {
+    let note = fs::read(place.data_dir().join("spool/in-progress")).ok()?;
+    let number = |at: usize| Some(u32::from_le_bytes(*note.get(at..)?.first_chunk()?));
+    Some((number(8)?, number(12)?))
+}
+
+#[tokio::test]
+async fn a_message_at_which_the_process_is_killed_twice_is_skipped_and_kept() {
+    let place = Place::new();
+    let before = message("before", 0, RecordKind::Request, r#"{"good":1}"#);
+    let after = message("after", 0, RecordKind::Request, r#"{"good":2}"#);
+    // Printed into a pipe that nobody reads, it is processed for ever.
+    let large = format!("{{\"deadly\":\"{}\"}}", "x".repeat(500_000));
+    let deadly = message("deadly", 0, RecordKind::Request, &large);
+    let offset = u32::try_from(8 + 32 + before.message.len()).unwrap();
+    for life in 0..2 {
+        let mut running = place.start(&["--format=text"]).await;
+        if life == 0 {
+            let records = [before.clone(), deadly.clone(), after.clone()];
+            emit_all(&mut place.client(), &records).await;
+        }
+        let is_stuck = || in_progress(&place) == Some((offset, life));
+        until("the message is processed", is_stuck).await;
+        running.child.kill().await.unwrap();
+    }
+
+    let running = place
+        .start(&["--format=text", "--shutdown-timeout=1m"])
+        .await;
+    let (status, _, log) = running.terminate().await;
+    assert!(status.success());
+    let skipped = log
+        .lines()
+        .find(|line| line.contains("it is quarantined and skipped"));
+    let skipped = skipped.unwrap_or_else(|| panic!("{log}"));
+    for field in ["\"segment\":1", &format!("\"offset\":{offset}")] {
+        assert!(skipped.contains(field), "{skipped}");
+    }
+    let kept = format!("quarantine/1-00000000000000000001-{offset}.message");
+    let kept = fs::read(place.data_dir().join(kept)).unwrap();
+    assert_eq!(kept, deadly.message);
+    let stored = documents(&folder_archive(&place.data_dir().join("store"))).await;
+    assert_eq!(stored.len(), 2);
+    assert_all_payloads_stored(&[before, after], &stored);
+    let data_dir = place.data_dir().display().to_string();
+    let listed = place
+        .output(&["quarantine", "ls", "--data-dir", &data_dir])
+        .await;
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("1   messages"), "{listed}");
+    assert!(listed.contains("the process died 2 times"), "{listed}");
 }
 
 #[tokio::test]
@@ -125,6 +184,62 @@ async fn metrics_and_health_are_served() {
     assert!(running.get("/healthz").await.ends_with("ok\n"));
     assert!(running.get("/readyz").await.ends_with("ready\n"));
     running.terminate().await;
+}
+
+#[tokio::test]
+async fn probes_are_answered_however_many_clients_are_slow_or_silent() {
+    let place = Place::new();
+    let running = place.start(&[]).await;
+    let mut others = Vec::new();
+    // NOTE: the last ones take all seats.
+    for sent in [[""; 100], ["GET /heal"; 100]].concat() {
+        let mut stream = running.connect().await;
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        others.push(stream);
+    }
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        // Without making room, a server answers only when the half requests time out, after 30 s.
+        let answer = tokio::time::timeout(PROBE_TIMEOUT, running.get(path)).await;
+        assert!(answer.unwrap().starts_with("HTTP/1.1 200"), "{path}");
+    }
+    drop(others);
+    running.terminate().await;
+}
+
+#[tokio::test]
+async fn settings_of_telemetry_that_are_not_valid_do_not_keep_it_from_receiving() {
+    const NOT_VALID: [(&str, &str); 15] = [
+        ("OTEL_SDK_DISABLED", "1"),
+        ("OTEL_TRACES_EXPORTER", "otlp,console"),
+        ("OTEL_METRICS_EXPORTER", "otlp,logging"),
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://s3cr3t"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "-1"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
+        ("OTEL_EXPORTER_OTLP_INSECURE", "yes"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "s3cr3t"),
+        ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/nowhere.pem"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "1m"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "s3cr3t"),
+        // Nobody has to listen there.
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere.pem"),
+    ];
+    let place = Place::new();
+    let mut command = place.command();
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:1")
+        .envs(NOT_VALID)
+        .env("SHUTDOWN_TIMEOUT", "100ms");
+    let running = Running::wait_for(command.spawn().unwrap()).await;
+    emit_all(&mut place.client(), &capture("operation")).await;
+    let (status, _, logged) = running.terminate().await;
+    assert!(status.success(), "{logged}");
+    for (variable, _) in NOT_VALID {
+        assert!(logged.contains(variable), "{variable} is not in {logged}");
+    }
+    assert!(!logged.contains("s3cr3t"), "{logged}");
 }
 
 #[tokio::test]
@@ -195,7 +310,7 @@ async fn a_store_that_cannot_be_opened_does_not_keep_it_from_receiving() {
     let records = capture("dropper");
     emit_all(&mut place.client(), &records).await;
     let (_, _, logged) = running.terminate().await;
-    assert!(logged.contains("the store can't be written to"), "{logged}");
+    assert!(logged.contains("cannot write to the store"), "{logged}");
     fs::remove_file(&store).unwrap();
     place
         .start(&[&url, "--shutdown-timeout=60s"])

@@ -11,8 +11,8 @@ use futures_util::StreamExt as _;
 use object_store::{Attribute, Attributes, ObjectStoreExt as _, aws::AmazonS3Builder};
 use spanplane::{
     archive::{
-        Archive, Compression, Existing, IndexJournal, InstanceName, Key, PartsError, Place, Put,
-        Query, StoreUrl, Trouble, Variables,
+        Archive, Compression, IndexJournal, InstanceName, Key, PartsError, Place, Put, Query,
+        Standing, StoreUrl, TRACE_ID_METADATA, Trouble, Variables,
     },
     line::Line,
     reconcile::{Subject, TraceId},
@@ -144,7 +144,12 @@ async fn the_index_is_stored_and_read_back() {
     let stores = stores(Compression::Gzip).await;
     let journal = tempfile::tempdir().unwrap();
     let instance = InstanceName::new("pod.local", at(0));
-    let mut journal = IndexJournal::open(journal.path().to_owned(), instance).unwrap();
+    let mut journal = IndexJournal::open(
+        std::sync::Arc::new(spanplane::disk::LocalDisk),
+        journal.path().to_owned(),
+        instance,
+    )
+    .unwrap();
     for (trace, hour) in [("a", 0), ("b", 1), ("c", 24)] {
         journal
             .append(&line(trace, at(hour * 3_600)), at(90_000))
@@ -199,73 +204,237 @@ async fn a_store_without_conditional_writes_is_written_to_without() {
     let archive = Archive::open(&url, &server.variables(), Compression::None).unwrap();
     let key = key("t", at(1_000));
     for content in ["first", "second"] {
-        let put = archive
-            .put(&key, &trace("t"), Bytes::from(content), Place::IfFree)
-            .await;
-        assert_eq!(put.unwrap(), Put::Stored);
+        let put = async || {
+            archive
+                .put(&key, &trace("t"), Bytes::from(content), Place::IfFree)
+                .await
+                .unwrap()
+        };
+        if archive.can_create() {
+            // Whoever writes has to look first from now on.
+            assert_eq!(put().await, Put::Unguarded);
+        }
+        assert!(!archive.can_create());
+        assert_eq!(put().await, Put::Stored);
         assert_eq!(archive.fetch(&key).await.unwrap(), content.as_bytes());
+    }
+    // Once it has learned it, a check finds out.
+    archive.check().await.unwrap();
+    assert!(!archive.can_create());
+    server.set(Mood::Works);
+    archive.check().await.unwrap();
+    assert!(archive.can_create());
+}
+
+#[tokio::test]
+async fn what_is_sent_with_an_object_is_left_out_where_the_store_refuses_it() {
+    for (refused, content_type, trace_id) in [
+        ("x-amz-meta-", Some("application/json"), None),
+        ("content-type", None, None),
+        ("no-such-header", Some("application/json"), Some("t")),
+    ] {
+        let server = S3Server::start().await;
+        server.set(Mood::RefusesHeader(refused));
+        let url = StoreUrl::parse(&S3Server::url("a/prefix")).unwrap();
+        let archive = Archive::open(&url, &server.variables(), Compression::Zstd).unwrap();
+        archive.check().await.unwrap();
+        let failures = server.failures();
+        let key = key("t", at(1_000));
+        let trace = trace("t");
+        let put = archive.put(&key, &trace, Bytes::from("first"), Place::IfFree);
+        assert_eq!(put.await.unwrap(), Put::Stored, "{refused}");
+        // The check was written as objects are, so that nothing had to be found out now.
+        assert_eq!(server.failures(), failures, "{refused}");
+        let attributes = stored_attributes(&server, key.as_str()).await;
+        let attribute = |name| attributes.get(&name).map(AsRef::as_ref);
+        assert_eq!(attribute(Attribute::ContentType), content_type, "{refused}");
+        let name = Attribute::Metadata(TRACE_ID_METADATA.into());
+        assert_eq!(attribute(name), trace_id, "{refused}");
     }
 }
 
 #[tokio::test]
-async fn an_earlier_part_is_found_by_its_trace_also_across_midnight() {
+async fn one_answer_that_could_mean_anything_costs_later_objects_nothing() {
+    let server = S3Server::start().await;
+    let url = StoreUrl::parse(&S3Server::url("a/prefix")).unwrap();
+    let archive = Archive::open(&url, &server.variables(), Compression::Zstd).unwrap();
+    server.set(Mood::RefusesUntil(1, 400, "InvalidRequest"));
+    for id in ["first", "second"] {
+        let (key, trace) = (key(id, at(1_000)), trace(id));
+        let put = archive.put(&key, &trace, Bytes::from("x"), Place::IfFree);
+        assert_eq!(put.await.unwrap(), Put::Stored, "{id}");
+    }
+    assert_eq!(server.failures(), 1);
+    let key = key("second", at(1_000));
+    let attributes = stored_attributes(&server, key.as_str()).await;
+    let name = Attribute::Metadata(TRACE_ID_METADATA.into());
+    let found = attributes.get(&name).map(AsRef::as_ref);
+    assert_eq!(found, Some("second"));
+}
+
+#[tokio::test]
+async fn a_place_that_is_said_to_be_taken_and_is_not_is_a_refusal() {
+    let server = S3Server::start().await;
+    let url = StoreUrl::parse(&S3Server::url("x")).unwrap();
+    let archive = Archive::open(&url, &server.variables(), Compression::None).unwrap();
+    let standing = archive.standing();
+    server.set(Mood::RefusesAll(412, "PreconditionFailed"));
+    let refused = Some(Trouble::RequestRefused);
+    let checked = archive.check().await;
+    assert_eq!(checked.err().map(|error| error.trouble), refused);
+    assert_eq!(standing.borrow().refusal(), refused);
+    let put = async |id: &str| {
+        let (key, trace) = (key(id, at(1_000)), trace(id));
+        let put = archive.put(&key, &trace, Bytes::from("x"), Place::IfFree);
+        put.await.map_err(|error| error.trouble)
+    };
+    assert_eq!(put("a").await, Err(Trouble::RequestRefused));
+    server.set(Mood::Works);
+    assert_eq!(put("a").await, Ok(Put::Stored));
+    assert_eq!(standing.borrow().refusal(), None);
+    assert_eq!(put("a").await, Ok(Put::Occupied));
+}
+
+#[tokio::test]
+async fn one_place_that_is_denied_is_not_the_store() {
+    let server = S3Server::start().await;
+    let url = StoreUrl::parse(&S3Server::url("x")).unwrap();
+    let archive = Archive::open(&url, &server.variables(), Compression::None).unwrap();
+    let mut standing = archive.standing();
+    let put = async |id: &str| {
+        let (key, trace) = (key(id, at(1_000)), trace(id));
+        let put = archive.put(&key, &trace, Bytes::from("x"), Place::Replacing);
+        put.await.map_err(|error| error.trouble)
+    };
+    server.set(Mood::FailsAt("denied", 403, "AccessDenied"));
+    put("good").await.unwrap();
+    put("denied").await.unwrap_err();
+    put("good").await.unwrap();
+    standing.mark_unchanged();
+    for _ in 0..5 {
+        put("denied").await.unwrap_err();
+        put("good").await.unwrap();
+    }
+    assert!(!standing.has_changed().unwrap());
+    assert_eq!(*standing.borrow(), Standing::Works);
+    server.set(Mood::Denies);
+    for id in ["a", "b", "c"] {
+        put(id).await.unwrap_err();
+    }
+    assert_eq!(standing.borrow().refusal(), Some(Trouble::AccessDenied));
+}
+
+#[tokio::test]
+async fn a_check_leaves_what_an_earlier_one_wrote_as_it_is() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let stores = stores(Compression::Zstd).await;
+    let (_, archive) = &stores.named[2];
+    let written = || {
+        let file = stores.server.file("a/prefix/v1/check.json");
+        let metadata = std::fs::metadata(file).unwrap();
+        (metadata.ino(), metadata.mtime_nsec())
+    };
+    archive.check().await.unwrap();
+    let first = written();
+    archive.check().await.unwrap();
+    assert_eq!(written(), first);
+    // Not even where the store can't be kept from replacing it.
+    stores.server.set(Mood::KnowsNoConditions);
+    archive.check().await.unwrap();
+    assert_eq!(written(), first);
+    // A store that is not there any more is found out all the same.
+    stores.server.set(Mood::RefusesAll(403, "AccessDenied"));
+    let error = archive.check().await.unwrap_err();
+    assert_eq!(error.trouble, Trouble::AccessDenied);
+}
+
+#[tokio::test]
+async fn how_writing_goes_can_be_watched() {
+    let server = S3Server::start().await;
+    let url = StoreUrl::parse(&S3Server::url("x")).unwrap();
+    let archive = Archive::open(&url, &server.variables(), Compression::None).unwrap();
+    let standing = archive.standing();
+    let put = async |id: &str| {
+        let (key, trace) = (key(id, at(1_000)), trace(id));
+        let put = archive.put(&key, &trace, Bytes::from("x"), Place::IfFree);
+        put.await.map(|_| standing.borrow().clone())
+    };
+    assert_eq!(*standing.borrow(), Standing::Unknown);
+    assert_eq!(put("a").await.unwrap(), Standing::Works);
+    for (mood, trouble, refusal) in [
+        (Mood::Unavailable, Trouble::Throttled, None),
+        (Mood::RefusesAll(500, "InternalError"), Trouble::Other, None),
+        (
+            Mood::RefusesAll(400, "InvalidRequest"),
+            Trouble::RequestRefused,
+            Some(Trouble::RequestRefused),
+        ),
+        (
+            Mood::RefusesAll(412, "PreconditionFailed"),
+            Trouble::RequestRefused,
+            Some(Trouble::RequestRefused),
+        ),
+        (
+            Mood::RefusesAll(404, "NoIdea"),
+            Trouble::BucketMissing,
+            Some(Trouble::BucketMissing),
+        ),
+        (
+            Mood::Denies,
+            Trouble::AccessDenied,
+            Some(Trouble::AccessDenied),
+        ),
+        (Mood::RefusesAll(429, "Wait"), Trouble::Throttled, None),
+    ] {
+        server.set(mood);
+        let (key, trace) = (key("b", at(1_000)), trace("b"));
+        let put = archive.put(&key, &trace, Bytes::from("x"), Place::Replacing);
+        assert_eq!(put.await.unwrap_err().trouble, trouble, "{mood:?}");
+        let standing = standing.borrow();
+        assert!(
+            matches!(&*standing, Standing::Fails { trouble: noted, .. } if *noted == trouble),
+            "{mood:?} {standing:?}"
+        );
+        assert_eq!(standing.refusal(), refusal, "{mood:?}");
+    }
+    server.set(Mood::Works);
+    assert_eq!(put("c").await.unwrap(), Standing::Works);
+    // One object that is refused says nothing about the store.
+    server.set(Mood::Refuses("d.json"));
+    put("d").await.unwrap_err();
+    assert_eq!(*standing.borrow(), Standing::Works);
+}
+
+#[tokio::test]
+async fn parts_of_a_reconcile_are_found_by_their_trace_also_across_midnight() {
     let stores = stores(Compression::None).await;
     let midnight = 1_794_787_200;
     for (name, archive) in &stores.named {
-        let before = key("t", at(midnight - 5));
-        archive
-            .put(&before, &trace("t"), Bytes::from("document"), Place::IfFree)
-            .await
-            .unwrap();
-        let neighbour = key("other", at(midnight - 5));
-        archive
-            .put(
-                &neighbour,
-                &trace("other"),
-                Bytes::from("no"),
-                Place::IfFree,
-            )
-            .await
-            .unwrap();
-        let found = archive
-            .find(&subject(), &trace("t"), at(midnight + 5))
-            .await
-            .unwrap();
-        let Some(Existing::Document { key, document }) = found else {
-            panic!("{name}: {found:?}")
+        let put = async |id: &str, started_at| {
+            let key = key(id, at(started_at));
+            let put = archive
+                .put(&key, &trace(id), Bytes::from("part"), Place::IfFree)
+                .await;
+            assert_eq!(put.unwrap(), Put::Stored);
+            key
         };
-        assert_eq!(
-            (&key, document.as_slice()),
-            (&before, b"document".as_slice()),
-            "{name}"
-        );
-        let nothing = archive
-            .find(&subject(), &trace("no"), at(midnight))
-            .await
-            .unwrap();
-        assert!(nothing.is_none(), "{name}");
-    }
-}
-
-#[tokio::test]
-async fn a_part_too_large_to_be_joined_is_told_as_such() {
-    let stores = stores(Compression::None).await;
-    for (name, archive) in &stores.named {
-        let key = key("large", at(1_000));
-        archive
-            .put(
-                &key,
-                &trace("large"),
-                vec![b'x'; 5 << 20].into(),
-                Place::IfFree,
-            )
-            .await
-            .unwrap();
-        let found = archive
-            .find(&subject(), &trace("large"), at(1_000))
-            .await
-            .unwrap();
-        assert!(matches!(found, Some(Existing::Unjoinable { .. })), "{name}");
+        let before = put("t", midnight - 5).await;
+        put("other", midnight - 5).await;
+        let after = put("t", midnight + 5).await;
+        let find = async |id: &str, around| {
+            let found = archive.find(&subject(), &trace(id), at(around)).await;
+            found.unwrap()
+        };
+        for around in [midnight - 6, midnight + 6] {
+            assert_eq!(
+                find("t", around).await,
+                [before.clone(), after.clone()],
+                "{name}"
+            );
+        }
+        assert_eq!(find("t", midnight + 43_200).await, [after], "{name}");
+        assert_eq!(find("no", midnight).await, [], "{name}");
     }
 }
 
@@ -276,7 +445,9 @@ async fn parts_make_an_object_and_an_unfinished_one_is_none() {
         let send = async |parts: Vec<io::Result<Bytes>>, key: &Key| {
             let mut parts = parts.into_iter();
             let next = || parts.next().transpose();
-            archive.put_parts(key, &trace("t"), next).await
+            archive
+                .put_parts(key, &trace("t"), Place::IfFree, next)
+                .await
         };
         let five_mib = Bytes::from(vec![b'x'; 5 << 20]);
         let whole = key("whole", at(1_000));
@@ -317,10 +488,13 @@ async fn objects_say_what_they_are_where_the_store_can_hold_it() {
         );
         assert_eq!(attribute(Attribute::ContentEncoding).as_deref(), encoding);
         assert_eq!(
-            attribute(Attribute::Metadata("trace-id".into())).as_deref(),
+            attribute(Attribute::Metadata(TRACE_ID_METADATA.into())).as_deref(),
             Some("t")
         );
     }
+    // Azure takes names that C# would take, too.
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    assert!(TRACE_ID_METADATA.bytes().all(is_plain));
 }
 
 #[tokio::test]

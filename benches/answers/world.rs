@@ -42,7 +42,11 @@ pub(crate) async fn make(folder: &Path) -> anyhow::Result<()> {
     let mut world = World {
         folder,
         archive: open(folder)?,
-        journal: IndexJournal::open(journal, InstanceName::new("bench", Timestamp::default()))?,
+        journal: IndexJournal::open(
+            std::sync::Arc::new(spanplane::disk::LocalDisk),
+            journal,
+            InstanceName::new("bench", Timestamp::default()),
+        )?,
         templates,
         objects: HashMap::new(),
     };

@@ -136,7 +136,7 @@ impl Figures {
 }
 
 /// In milliseconds: so many of a hundred took this long or less.
-fn percentile(sorted: &[Duration], of_hundred: usize) -> f64 {
+pub(crate) fn percentile(sorted: &[Duration], of_hundred: usize) -> f64 {
     let rank = (sorted.len() * of_hundred).div_ceil(100);
     let took = sorted.get(rank.saturating_sub(1)).copied();
     took.unwrap_or_default().as_secs_f64() * 1000.0

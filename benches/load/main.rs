@@ -21,6 +21,8 @@
 //! | `quota` | 1,000 XRs, each reconciled once a minute, 64 KiB, in a control group of 10 ms CPU per 100 ms |
 //! | `down` | 16 callers with 4 MB, all changed, and a store that does not answer |
 //! | `stored` | the capture `network`: bytes received and stored |
+//! | `limits` | large messages at once, also with Secrets and with many keys, 1,000 connections, slow clients, calls taken back, in a control group of 128 MiB; probes beside slow clients and large messages |
+//! | `limits viewer` | pages and downloads of a document of more than 48 MiB, in a control group of 128 MiB |
 //! | `start` | from the start of the process to the first connection |
 //! | `grow` | the same bytes a second at 100 to 10,000 XRs, and at 1 to 500 resources a payload |
 //!
@@ -54,18 +56,26 @@
 )]
 
 mod drive;
+#[expect(dead_code, reason = "the fault harness also mounts")]
+#[path = "../../tests/faults/fence.rs"]
+mod fence;
 mod figures;
+mod heavy;
+mod limits;
+mod memory;
 mod payload;
 mod process;
 mod quota;
 mod report;
 mod roles;
+mod rough;
 mod scenarios;
 mod server;
 mod start;
 mod store;
 mod stored;
 mod trial;
+mod viewer_limits;
 mod xr;
 
 use std::{env, fs, path::PathBuf, time::Duration};
@@ -77,8 +87,8 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
 use self::{
-    figures::Figures, quota::Quota, report::Report, scenarios::Scenario, server::Kind,
-    start::Starts, stored::Stored,
+    figures::Figures, limits::Limits, quota::Quota, report::Report, scenarios::Scenario,
+    server::Kind, start::Starts, stored::Stored, viewer_limits::ViewerLimits,
 };
 
 /// Load like core's, on several servers side by side.
@@ -135,6 +145,10 @@ fn main() -> anyhow::Result<()> {
     match words.as_slice() {
         [roles::NO_OP, socket] => roles::serve_nothing(socket.as_ref()),
         [roles::COLLECTOR] => roles::collect_spans(),
+        [fence::WATCHDOG] => {
+            fence::watch();
+            Ok(())
+        }
         _ => measure_all(&Arguments::parse()),
     }
 }
@@ -170,6 +184,28 @@ fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
         let stored = Stored::measure(&runtime)?;
         println!("{}", stored.table());
         told.push(serde_json::to_value(stored)?);
+    }
+    let is_wanted = |name: &str| arguments.wants(name, false);
+    if Limits::names().any(|name| is_wanted(&name)) {
+        if let Some(error) = Limits::obstacle() {
+            println!("\n{}: LEFT OUT: {error:#}", Limits::NAME);
+            told.push(json!({"scenario": Limits::NAME, "left_out": format!("{error:#}")}));
+        } else {
+            let limits = Limits::measure(&runtime, is_wanted)?;
+            println!("{}", limits.table());
+            told.push(serde_json::to_value(limits)?);
+        }
+    }
+    if is_wanted(ViewerLimits::NAME) {
+        if let Some(error) = Limits::obstacle() {
+            println!("\n{}: LEFT OUT: {error:#}", ViewerLimits::NAME);
+            let error = format!("{error:#}");
+            told.push(json!({"scenario": ViewerLimits::NAME, "left_out": error}));
+        } else {
+            let limits = ViewerLimits::measure(&runtime)?;
+            println!("{}", limits.table());
+            told.push(serde_json::to_value(limits)?);
+        }
     }
     if arguments.wants(Starts::NAME, false) {
         let starts = Starts::measure(&arguments.kinds())?;

@@ -1,11 +1,23 @@
 //! What the system tells of a process: its processor time, its memory, its threads.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, sync::Mutex, sync::PoisonError, time::Duration};
 
 use anyhow::Context as _;
 
+use crate::fence::Fence;
+
 /// The place of stolen time in `/proc/stat`, after user, nice, system, idle, iowait, irq, softirq.
 const STOLEN: usize = 7;
+
+/// The process group of every server: it ends with this program, however that ends.
+pub(crate) fn group() -> anyhow::Result<i32> {
+    static FENCE: Mutex<Option<Fence>> = Mutex::new(None);
+    let mut fence = FENCE.lock().unwrap_or_else(PoisonError::into_inner);
+    if fence.is_none() {
+        *fence = Some(Fence::start()?);
+    }
+    Ok(fence.as_ref().map_or(0, Fence::group))
+}
 
 /// Of this process, user and system time of all its threads, also of those that ended. It can be
 /// asked until the process has been waited for.

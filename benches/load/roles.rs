@@ -4,6 +4,7 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::SocketAddr,
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -17,7 +18,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use rustix::process::setpriority_process;
 use spanplane::{
     metrics::{Metrics, Refusal},
-    receive::{Inspector, MessageLog, Socket, serve_inspector},
+    receive::{Inspector, MessageLog, ReceiveLimits, Socket, serve_inspector},
     record::Record,
     time::SystemClock,
 };
@@ -25,6 +26,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, transport::Server};
+
+use crate::process::group;
 
 /// The first argument of the server that does nothing.
 pub(crate) const NO_OP: &str = "serve-nothing";
@@ -34,20 +37,18 @@ pub(crate) const COLLECTOR: &str = "collect-spans";
 /// The niceness of who gets what CPU is left.
 const LAST: i32 = 19;
 
-/// As large as the program takes them.
-const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+/// As the program has them by default.
+const LIMITS: ReceiveLimits = ReceiveLimits {
+    max_message_bytes: 32 * 1024 * 1024,
+    in_memory_bytes: 32 * 1024 * 1024,
+};
 
 /// Answers on the program's own stack, and keeps nothing: the floor.
 pub(crate) fn serve_nothing(socket: &Path) -> anyhow::Result<()> {
     let (_socket, listener) = Socket::bind(socket, 0o660)?;
     let clock = Arc::new(SystemClock);
     let inspector = Inspector::new(Nothing, clock, Metrics::new()?, Arc::default());
-    let serving = serve_inspector(
-        inspector,
-        listener,
-        MAX_MESSAGE_BYTES,
-        CancellationToken::new(),
-    );
+    let serving = serve_inspector(inspector, listener, LIMITS, CancellationToken::new());
     Ok(runtime()?.block_on(serving)?)
 }
 
@@ -96,7 +97,8 @@ pub(crate) struct Collector {
 impl Collector {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        let mut process = command.arg(COLLECTOR).stdout(Stdio::piped()).spawn()?;
+        command.arg(COLLECTOR).stdout(Stdio::piped());
+        let mut process = command.process_group(group()?).spawn()?;
         let out = process.stdout.take().context("it has no output")?;
         let mut url = String::new();
         BufReader::new(out).read_line(&mut url)?;

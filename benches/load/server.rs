@@ -9,14 +9,14 @@ use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     net::TcpStream,
-    os::unix::net::UnixStream,
+    os::unix::{net::UnixStream, process::CommandExt as _},
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -53,26 +53,29 @@ impl Kind {
 
     fn command(&self, place: &Place, quota: Option<&Quota>) -> anyhow::Result<Command> {
         let socket = place.socket();
+        let mut doors = place.doors.clone();
+        doors.extend(quota.map(Quota::door));
         let mut command = match self {
             Self::Spanplane => {
-                let mut command = begin(env!("CARGO_BIN_EXE_spanplane"), quota);
+                let mut command = begin(env!("CARGO_BIN_EXE_spanplane"), &doors);
                 command.env_clear().env("PIPELINE_INSPECTOR_SOCKET", socket);
                 command
             }
             Self::NoOp => {
-                let mut command = begin(env::current_exe()?, quota);
+                let mut command = begin(env::current_exe()?, &doors);
                 command.arg(roles::NO_OP).arg(socket);
                 command
             }
             Self::Other(_, other) => {
                 let other = other.replace("{socket}", &socket.to_string_lossy());
-                let mut command = begin("/bin/sh", quota);
+                let mut command = begin("/bin/sh", &doors);
                 command.arg("-c").arg(format!("exec {other}"));
                 command
             }
         };
         // NOTE: for the others too, which may be other builds of spanplane.
         command
+            .process_group(process::group()?)
             .env("SPANPLANE_METRICS_ADDRESS", "127.0.0.1:0")
             .env("SPANPLANE_VIEWER_ADDRESS", "none")
             .envs(place.variables.iter().cloned());
@@ -86,6 +89,8 @@ pub(crate) struct Place {
     folder: TempDir,
     /// What servers are told besides the defaults.
     pub(crate) variables: Vec<(&'static str, String)>,
+    /// Of control groups that servers are in.
+    pub(crate) doors: Vec<PathBuf>,
 }
 
 impl Place {
@@ -93,6 +98,7 @@ impl Place {
         Ok(Self {
             folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?,
             variables: Vec::new(),
+            doors: Vec::new(),
         })
     }
 
@@ -109,13 +115,18 @@ impl Place {
         self.folder.path().join("log")
     }
 
+    /// How a server is started here.
+    pub(crate) fn command(&self, kind: &Kind, quota: Option<&Quota>) -> anyhow::Result<Command> {
+        kind.command(self, quota)
+    }
+
     /// Starts a server; returns once it listens.
     pub(crate) fn start<'p>(
         &'p self,
         kind: &Kind,
         quota: Option<&Quota>,
     ) -> anyhow::Result<Running<'p>> {
-        let mut command = kind.command(self, quota)?;
+        let mut command = self.command(kind, quota)?;
         let log = File::create(self.log())?;
         command
             .stdin(Stdio::null())
@@ -140,14 +151,16 @@ impl Place {
     }
 }
 
-/// A command; the process first goes into the control group, if there is one.
-fn begin(program: impl AsRef<OsStr>, quota: Option<&Quota>) -> Command {
-    let Some(quota) = quota else {
+/// A command; the process first goes into the control groups, if there are any.
+fn begin(program: impl AsRef<OsStr>, doors: &[PathBuf]) -> Command {
+    if doors.is_empty() {
         return Command::new(program);
-    };
+    }
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
-    command.arg(quota.door()).arg(program);
+    let enter =
+        "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 1; shift; done; shift; exec \"$@\"";
+    command.args(["-c", enter, "sh"]).args(doors);
+    command.arg("--").arg(program);
     command
 }
 
@@ -172,11 +185,11 @@ impl Running<'_> {
     pub(crate) fn drain(&self, is_store_away: bool) -> anyhow::Result<Option<Duration>> {
         let begun = Instant::now();
         let mut before = process::cpu(self.id())?;
-        let metrics = self.metrics_address()?;
-        ensure!(
-            metrics.is_some() || !self.is_ours,
-            "it does not say where its metrics are"
-        );
+        let metrics = if self.is_ours {
+            Some(self.serves_metrics_at()?)
+        } else {
+            self.metrics_address()?
+        };
         while begun.elapsed() < DRAIN_PATIENCE {
             thread::sleep(DRAIN_LOOK);
             let cpu = process::cpu(self.id())?;
@@ -219,14 +232,35 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// From the line that says where everything is, if it wrote one.
+    /// Waits until it has said where its metrics are: it listens before it says so.
+    pub(crate) fn serves_metrics_at(&self) -> anyhow::Result<String> {
+        self.serves_at("metrics")
+    }
+
+    /// Waits until it has said where it serves this.
+    pub(crate) fn serves_at(&self, what: &str) -> anyhow::Result<String> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(address) = self.address_of(what)? {
+                return Ok(address);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        bail!("it does not say where it serves {what}")
+    }
+
     fn metrics_address(&self) -> anyhow::Result<Option<String>> {
+        self.address_of("metrics")
+    }
+
+    /// From the line that says where everything is, if it wrote one.
+    fn address_of(&self, what: &str) -> anyhow::Result<Option<String>> {
         let log = fs::read_to_string(self.place.log())?;
         let Some(line) = log.lines().find(|line| line.contains("\"listening\"")) else {
             return Ok(None);
         };
         let line: serde_json::Value = serde_json::from_str(line)?;
-        let address = line.get("metrics").and_then(serde_json::Value::as_str);
+        let address = line.get(what).and_then(serde_json::Value::as_str);
         Ok(address.map(str::to_owned))
     }
 }

@@ -85,7 +85,7 @@ impl Trial {
 }
 
 /// A bucket at an address where nobody listens.
-fn store_that_is_away() -> anyhow::Result<Vec<(&'static str, String)>> {
+pub(crate) fn store_that_is_away() -> anyhow::Result<Vec<(&'static str, String)>> {
     let free = TcpListener::bind("127.0.0.1:0").context("no free port")?;
     let address = free.local_addr()?;
     let variables = [

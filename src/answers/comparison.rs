@@ -6,7 +6,10 @@
 use std::{borrow::Cow, cmp::Ordering};
 
 use super::state::{Resource, State};
-use crate::json::{Change, Path, Segment, diff};
+use crate::json::{Change, Path, Segment, diff_up_to};
+
+/// Of one resource that is explained to people: nobody reads more.
+pub(super) const MAX_FIELDS: usize = 10_000;
 
 /// How a resource differs.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +19,10 @@ pub struct ResourceChange<'s> {
     pub deed: Deed,
     pub before: Option<&'s Resource<'s>>,
     pub after: Option<&'s Resource<'s>>,
-    /// Field by field; for one that is only on one side, nothing.
+    /// Field by field, the first of them; for one that is only on one side, nothing.
     pub fields: Vec<Change<'s>>,
+    /// Of all fields.
+    pub field_count: usize,
 }
 
 /// What became of a resource.
@@ -39,8 +44,22 @@ impl ResourceChange<'_> {
 
 /// Everything that differs.
 pub fn compare<'s>(before: &'s State<'s>, after: &'s State<'s>) -> Vec<ResourceChange<'s>> {
-    let composites = (before.composite.as_ref(), after.composite.as_ref());
-    let mut changes = Vec::from_iter(compare_resource("", composites.0, composites.1));
+    compare_up_to(before, after, usize::MAX)
+}
+
+/// Everything that differs; of all resources together so many fields are told, the others counted.
+pub fn compare_up_to<'s>(
+    before: &'s State<'s>,
+    after: &'s State<'s>,
+    mut most: usize,
+) -> Vec<ResourceChange<'s>> {
+    let mut changes: Vec<ResourceChange<'s>> = Vec::new();
+    let mut compare = |name, before, after| {
+        let change = compare_resource_up_to(name, before, after, most);
+        most -= change.as_ref().map_or(0, |change| change.fields.len());
+        changes.extend(change);
+    };
+    compare("", before.composite.as_ref(), after.composite.as_ref());
     let mut old = before.resources.iter().peekable();
     let mut new = after.resources.iter().peekable();
     loop {
@@ -48,15 +67,16 @@ pub fn compare<'s>(before: &'s State<'s>, after: &'s State<'s>) -> Vec<ResourceC
             (Some((old, _)), Some((new, _))) => old.cmp(new),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (None, None) => return changes,
+            (None, None) => break,
         };
         let before = if order.is_le() { old.next() } else { None };
         let after = if order.is_ge() { new.next() } else { None };
         if let Some((name, _)) = before.or(after) {
             let [before, after] = [before, after].map(|side| side.map(|(_, resource)| resource));
-            changes.extend(compare_resource(name, before, after));
+            compare(name, before, after);
         }
     }
+    changes
 }
 
 /// How one resource differs, if it does.
@@ -65,12 +85,23 @@ pub fn compare_resource<'s>(
     before: Option<&'s Resource<'s>>,
     after: Option<&'s Resource<'s>>,
 ) -> Option<ResourceChange<'s>> {
-    let (deed, fields) = match (before, after) {
+    compare_resource_up_to(name, before, after, usize::MAX)
+}
+
+/// The same, of which so many fields are told.
+pub(super) fn compare_resource_up_to<'s>(
+    name: &'s str,
+    before: Option<&'s Resource<'s>>,
+    after: Option<&'s Resource<'s>>,
+    most: usize,
+) -> Option<ResourceChange<'s>> {
+    let none = (Vec::new(), 0);
+    let (deed, (fields, field_count)) = match (before, after) {
         (None, None) => return None,
-        (None, Some(_)) => (Deed::Added, Vec::new()),
-        (Some(_), None) => (Deed::Removed, Vec::new()),
+        (None, Some(_)) => (Deed::Added, none),
+        (Some(_), None) => (Deed::Removed, none),
         (Some(old), Some(new)) if old == new => return None,
-        (Some(old), Some(new)) => (Deed::Changed, fields_between(old, new)),
+        (Some(old), Some(new)) => (Deed::Changed, fields_between(old, new, most)),
     };
     Some(ResourceChange {
         name,
@@ -78,19 +109,26 @@ pub fn compare_resource<'s>(
         before,
         after,
         fields,
+        field_count,
     })
 }
 
-fn fields_between<'s>(old: &'s Resource<'s>, new: &'s Resource<'s>) -> Vec<Change<'s>> {
-    let mut fields = diff(&old.body, &new.body);
-    if old.details != new.details {
+fn fields_between<'s>(
+    old: &'s Resource<'s>,
+    new: &'s Resource<'s>,
+    most: usize,
+) -> (Vec<Change<'s>>, usize) {
+    let (mut fields, mut count) = diff_up_to(&old.body, &new.body, most);
+    let has_other_details = old.details != new.details;
+    count += usize::from(has_other_details);
+    if has_other_details && fields.len() < most {
         fields.push(Change {
             path: Path(vec![Segment::Member(Cow::Borrowed("connectionDetails"))]),
             before: old.details.as_ref(),
             after: new.details.as_ref(),
         });
     }
-    fields
+    (fields, count)
 }
 
 /// Whether a field of an observed resource changes with every write, whatever was written.

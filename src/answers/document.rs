@@ -20,6 +20,8 @@ pub enum OpenError {
     NotText(#[from] std::string::FromUtf8Error),
     #[error("the object is no document of a reconcile")]
     NotADocument(#[from] serde_json::Error),
+    #[error("the object is not JSON, or ends too early")]
+    Malformed,
     #[error("the object is a document of version {0}, which this program does not know")]
     Version(u32),
 }

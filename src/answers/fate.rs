@@ -6,8 +6,8 @@
 //! state that is not known. What is being deleted while it is desired is an outcome of its own
 //! here; the line counts it among what is updated or left as it is, by its fields alone.
 
-use super::{matrix::find, pipeline::Pipeline, state::Resource};
-use crate::json::{Change, missing_from};
+use super::{comparison::MAX_FIELDS, matrix::find, pipeline::Pipeline, state::Resource};
+use crate::json::{Change, is_missing_any, missing_from};
 
 /// What will become of a resource.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -47,10 +47,10 @@ impl Fate {
                 Self::Recreate
             }
             (Some(observed), Some(desired)) => {
-                if missing_from(&desired.body, &observed.body).is_empty() {
-                    Self::Keep
-                } else {
+                if is_missing_any(&desired.body, &observed.body) {
                     Self::Update
+                } else {
+                    Self::Keep
                 }
             }
             // Who says nothing about a composite leaves it as it is.
@@ -86,7 +86,7 @@ pub enum Sequel<'p> {
     BeingDeleted,
     /// What was to be created is not there, or what was to be deleted still is.
     Refuted,
-    /// These fields are still not as they were desired.
+    /// These fields are still not as they were desired; the first of them if there are very many.
     StillLacking(Vec<Change<'p>>),
 }
 
@@ -110,7 +110,8 @@ impl<'p> Sequel<'p> {
             }
             (Fate::Delete | Fate::Recreate | Fate::Never, Some(_)) | (_, None) => Self::Refuted,
             (Fate::Update | Fate::Keep, Some(next)) => {
-                let lacking = desired.map(|desired| missing_from(&desired.body, &next.body));
+                let lacking =
+                    desired.map(|desired| missing_from(&desired.body, &next.body, MAX_FIELDS));
                 match lacking {
                     Some(lacking) if !lacking.is_empty() => Self::StillLacking(lacking),
                     _ => Self::Confirmed,

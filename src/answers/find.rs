@@ -9,11 +9,12 @@ use futures_util::{Stream, StreamExt as _};
 
 use super::{
     document::{OpenError, StoredDocument},
+    excerpt::{Excerpter, Selection},
     lookback::subject_of,
     reference::{Reference, SubjectName},
 };
 use crate::{
-    archive::{Archive, FetchError, IndexError, Key, Query, SubjectFilter},
+    archive::{Archive, FetchError, IndexError, Query, SubjectFilter},
     line::{Line, PayloadState},
     time::Timestamp,
 };
@@ -23,6 +24,10 @@ use crate::{
 const NAMESAKES_WITHIN: Duration = Duration::from_mins(30);
 /// How far ahead the next reconcile of a subject is looked for, at first.
 const NEAR: Duration = Duration::from_mins(15);
+
+/// Text of payloads that is in memory at once, unless told otherwise. A reconcile of ten steps,
+/// each with the largest payloads that are received by default, has 640 MiB.
+const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +72,8 @@ pub enum PayloadsError {
     NotAKey(String),
     #[error(transparent)]
     Fetch(FetchError),
+    #[error("the payloads that this needs take more than {} MiB", limit / (1024 * 1024))]
+    TooLarge { key: String, limit: u64 },
     #[error("cannot open {key}")]
     Open { key: String, source: OpenError },
 }
@@ -75,7 +82,7 @@ pub enum PayloadsError {
 #[derive(Clone)]
 pub struct Answers {
     archive: Archive,
-    max_document_bytes: u64,
+    max_bytes: u64,
     note: Note,
 }
 
@@ -95,18 +102,19 @@ impl Answers {
         };
         Self {
             archive,
-            max_document_bytes: u64::MAX,
+            max_bytes: MAX_BYTES,
             note: Arc::new(note),
         }
     }
 
-    /// The same, that opens no larger objects.
+    /// The same, that takes no more text into memory at once.
     #[must_use]
-    pub fn limited_to(self, max_document_bytes: u64) -> Self {
-        Self {
-            max_document_bytes,
-            ..self
-        }
+    pub fn limited_to(self, max_bytes: u64) -> Self {
+        Self { max_bytes, ..self }
+    }
+
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.max_bytes
     }
 
     /// Tells somebody else what can't be read.
@@ -273,8 +281,24 @@ impl Answers {
 
     /// The payloads of a reconcile.
     pub async fn payloads(&self, line: &Line) -> Result<StoredDocument, PayloadsError> {
+        self.excerpt(line, &Selection::everything()).await
+    }
+
+    /// Some of the payloads of a reconcile, or some of what they hold.
+    pub async fn excerpt(
+        &self,
+        line: &Line,
+        selection: &Selection,
+    ) -> Result<StoredDocument, PayloadsError> {
         let key = &line.object.key;
-        match self.document(key).await {
+        let mut excerpter = Excerpter::new(selection, self.max_bytes);
+        match self.walk(key, &mut excerpter).await {
+            Ok(()) => {
+                StoredDocument::new(excerpter.finish()).map_err(|source| PayloadsError::Open {
+                    key: key.clone(),
+                    source,
+                })
+            }
             Err(PayloadsError::Gone { key, began }) => Err(match line.object.state {
                 PayloadState::Queued => PayloadsError::Queued { key },
                 PayloadState::Dropped => PayloadsError::Dropped(key),
@@ -282,29 +306,8 @@ impl Answers {
                     PayloadsError::Gone { key, began }
                 }
             }),
-            other => other,
+            Err(error) => Err(error),
         }
-    }
-
-    /// The object at a key of the bucket.
-    pub async fn document(&self, key: &str) -> Result<StoredDocument, PayloadsError> {
-        let parsed = Key::parse(key).ok_or_else(|| PayloadsError::NotAKey(key.to_owned()))?;
-        let fetched = self.archive.fetch_up_to(&parsed, self.max_document_bytes);
-        let bytes = match fetched.await {
-            Ok(bytes) => bytes,
-            Err(FetchError::Store(error)) if error.is_not_found() => {
-                let began = parsed.began().map(|(began, _)| began.rfc3339_shortest());
-                return Err(PayloadsError::Gone {
-                    key: key.to_owned(),
-                    began: began.unwrap_or_else(|| "an unknown time".to_owned()),
-                });
-            }
-            Err(error) => return Err(PayloadsError::Fetch(error)),
-        };
-        StoredDocument::new(bytes).map_err(|source| PayloadsError::Open {
-            key: key.to_owned(),
-            source,
-        })
     }
 }
 

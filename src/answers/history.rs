@@ -46,6 +46,8 @@ pub enum News<'l> {
         before: Option<&'l str>,
         after: Option<&'l str>,
     },
+    /// Not all of it is known: a payload is too large to be summarised.
+    Unsummarised,
     /// Something in the payloads that no line tells, such as the status of an observed resource.
     Payloads,
 }
@@ -66,6 +68,9 @@ pub fn news<'l>(before: Option<&'l Line>, line: &'l Line) -> Vec<News<'l>> {
         News::Flaps(&line.flapping, line.flapping_count),
     ];
     news.extend(told.into_iter().filter(|told| !told.is_empty()));
+    if line.is_summary_partial() {
+        news.push(News::Unsummarised);
+    }
     if news.is_empty() {
         news.push(News::Payloads);
     }
@@ -188,7 +193,7 @@ pub fn resources_named(line: &Line) -> BTreeSet<&str> {
 mod tests {
     use super::*;
     use crate::line::{
-        Condition, Desired,
+        Condition, Desired, Outcome, SUMMARY_SKIPPED,
         samples::{at, line},
     };
 
@@ -232,6 +237,20 @@ mod tests {
                 News::Deletes(&["vpc".to_owned()], 1),
             ]
         );
+    }
+
+    #[test]
+    fn a_payload_without_a_summary_is_no_news_of_nothing() {
+        let before = line("before", at(0));
+        let mut line = line("after", at(1));
+        line.steps[0].facts.summary = Some(SUMMARY_SKIPPED.to_owned());
+        assert!(line.is_outcome_unknown());
+        assert!(news(Some(&before), &line).contains(&News::Unsummarised));
+        line.resources.unchanged = 1;
+        assert!(!line.is_outcome_unknown());
+        line.resources = Outcome::default();
+        line.status = Status::Error;
+        assert!(!line.is_outcome_unknown(), "what failed has no outcome");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    comparison::compare_resource,
+    comparison::compare_resource_up_to,
     fate::Fate,
     pipeline::Pipeline,
     state::{Resource, State},
@@ -137,9 +137,9 @@ impl Cell {
             return unknown;
         };
         let (before, after) = (find(given, name), find(returned, name));
-        let change = compare_resource(name, before, after);
+        let change = compare_resource_up_to(name, before, after, 0);
         let ready = after.and_then(|after| after.ready);
-        let fields = change.as_ref().map_or(0, |change| change.fields.len());
+        let fields = change.as_ref().map_or(0, |change| change.field_count);
         Self {
             mark: match (before, after) {
                 (None, None) => Mark::Absent,

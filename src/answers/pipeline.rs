@@ -12,6 +12,7 @@ use super::{
     state::{RequestParts, ResponseParts, State},
 };
 use crate::{
+    json::Values,
     line::{Line, PayloadRef},
     reconcile::SubjectType,
 };
@@ -38,6 +39,11 @@ pub struct Stage {
 
 impl<'d> Pipeline<'d> {
     pub fn read(line: &Line, document: &'d Document<'d>) -> Self {
+        Self::read_within(line, document, &Values::up_to(usize::MAX))
+    }
+
+    /// The same. A state that has more values than are left is not known.
+    pub fn read_within(line: &Line, document: &'d Document<'d>, values: &Values) -> Self {
         let mut pipeline = Self {
             observed: None,
             stages: Vec::with_capacity(line.steps.len()),
@@ -50,7 +56,8 @@ impl<'d> Pipeline<'d> {
             let request: RequestParts<'d> = parts(document, step.request.as_ref());
             if pipeline.observed.is_none() && step.request.is_some() {
                 let observed = request.observed.map(RawValue::get);
-                pipeline.observed = State::read(observed).filter(|_| observed.is_some());
+                pipeline.observed =
+                    State::read_within(observed, values).filter(|_| observed.is_some());
             }
             let mut state = |text: Option<&'d str>| {
                 if let Some((same, place)) = last
@@ -59,7 +66,7 @@ impl<'d> Pipeline<'d> {
                     return Some(place);
                 }
                 let place = pipeline.states.len();
-                pipeline.states.push(State::read(text)?);
+                pipeline.states.push(State::read_within(text, values)?);
                 last = Some((text, place));
                 Some(place)
             };

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json::Json;
+use crate::json::{Json, Values};
 
 /// A composite and its composed resources.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,10 +49,15 @@ impl<'d> State<'d> {
     /// Reads a state; `None` if something else stands in its place. What is not there is an empty
     /// state: zero values are left out on the wire.
     pub fn read(text: Option<&'d str>) -> Option<Self> {
+        Self::read_within(text, &Values::up_to(usize::MAX))
+    }
+
+    /// The same; `None` too if it has more values than are left.
+    pub fn read_within(text: Option<&'d str>, values: &Values) -> Option<Self> {
         let Some(text) = text else {
             return Some(Self::default());
         };
-        let Ok(Json::Object(members)) = Json::parse(text) else {
+        let Ok(Json::Object(members)) = Json::parse_within(text, values) else {
             return None;
         };
         let mut state = Self::default();

@@ -4,7 +4,7 @@
 //! these moments alone.
 
 use super::{
-    comparison::{ResourceChange, compare_resource},
+    comparison::{MAX_FIELDS, ResourceChange, compare_resource_up_to},
     fate::Fate,
     matrix::{Cell, Mark, find},
     pipeline::Pipeline,
@@ -39,7 +39,8 @@ pub struct Moment<'p> {
 pub enum Reason<'p> {
     /// This step asks for it, and it does not exist, or an Operation is not told whether it does.
     AskedFor { by: usize },
-    /// It exists and lacks these; the step that touched it last.
+    /// It exists and lacks these, or the first of them if there are very many; the step that
+    /// touched it last.
     Lacks {
         fields: Vec<Change<'p>>,
         by: Option<usize>,
@@ -84,7 +85,7 @@ impl<'p> Story<'p> {
             }
             (Fate::Recreate, ..) => Reason::BeingDeleted,
             (Fate::Update, Some(observed), Some(desired)) => Reason::Lacks {
-                fields: missing_from(&desired.body, &observed.body),
+                fields: missing_from(&desired.body, &observed.body, MAX_FIELDS),
                 by: touched_by,
             },
             (Fate::Keep, ..) => Reason::AsDesired { by: touched_by },
@@ -122,7 +123,7 @@ impl<'p> Moment<'p> {
     fn of(pipeline: &'p Pipeline<'p>, place: usize, name: &'p str) -> Self {
         let sides = pipeline.given(place).zip(pipeline.returned(place));
         let change = sides.and_then(|(given, returned)| {
-            compare_resource(name, find(given, name), find(returned, name))
+            compare_resource_up_to(name, find(given, name), find(returned, name), MAX_FIELDS)
         });
         Self {
             place,

@@ -1,292 +1,546 @@
-//! The way of one parcel to the store: to its own place, or joined with what stands there already.
+//! One try to take a parcel to the store: to its own place, or joined with what is there of its
+//! reconcile.
 //!
-//! Invariant: what stands in the store is only replaced by what holds all of it. Doing it again
-//! after a crash finds the object in its place, joins it with itself, and changes nothing.
+//! Most parcels are whole reconciles that ended a moment ago: these are created in their place
+//! unseen. Everything else looks for other parts of its reconcile before and after it is written, so
+//! that of two that were stored at once at least one finds the other; these are merged into the
+//! object that began first. A part whose beginning is not there waits for it, for longer than a
+//! beginning may be created unseen. If it has no object, since the previous reconcile was the same,
+//! its entry in the index says which object it is equal to.
+//!
+//! Invariant: what is in the store is only replaced or removed once another object holds all of it.
+//! What is to be removed is first replaced by a note of where it went, on condition that nobody
+//! added to it; nobody ever adds to such a note. Doing it again after a failure or a crash finds the
+//! object in its place, joins it with itself, and changes nothing.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
 use super::{
-    Archive, Compression, Existing, Key, Place, Put, StoreError, Trouble, uploads::Shared,
+    Archive, Compression, Key, Place, Put, StoreError, Trouble,
+    joining::{Joined, Joining, StoredFile},
+    replacing::{CopyError, Version},
+    uploads::{Shared, Shipment, UploadError},
 };
 use crate::{
     archive::PartsError,
+    disk::{DiskFile, FileReader},
     line::Line,
     outbox::{Label, ParcelReader},
+    panics::{Task, elsewhere},
     reconcile::TraceId,
 };
 
 /// S3 takes parts of 5 MiB or more; what is no larger goes whole.
 pub(super) const PART_BYTES: u64 = 5 * 1024 * 1024;
-/// A document up to this size is joined with what came late.
-pub(super) const JOINABLE_BYTES: u64 = 4 * 1024 * 1024;
-/// Looking for an earlier part is given up after as many failures that nobody knows.
+/// A reconcile that ended longer ago may not be created unseen: a part of it may have been stored
+/// without it.
+const FRESH: Duration = Duration::from_secs(10);
+/// A part without its beginning waits this long for it: until the last request that may have been
+/// made for it while it was fresh is over.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Looking for other parts is given up if the store still refuses it after as many tries.
 const LOOKS: u32 = 10;
-
-/// Joins an earlier document with a late one, and brings the late one's line in line with it;
-/// `None` if they can't be joined.
-pub type Joiner = fn(earlier: &[u8], late: &[u8], line: &mut Line) -> Option<Vec<u8>>;
+/// After as many tries, whoever may not list or read never may.
+pub(super) const DENIALS: u32 = 6;
+/// Others may change a reconcile's objects as often while a part is added.
+const ROUNDS: u32 = 16;
 
 /// A parcel that arrived.
 #[derive(Debug)]
 pub(super) struct Delivered {
     pub(super) label: Label,
     pub(super) bytes: u64,
-}
-
-/// Why a parcel can't be delivered.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DeliveryError {
-    #[error("cannot read it back from the outbox")]
-    Read(#[from] io::Error),
-    #[error(transparent)]
-    Store(StoreError),
-    #[error("its key {0:?} is none of a reconcile")]
-    Key(String),
-}
-
-impl DeliveryError {
-    /// What the store or the disk said.
-    pub(super) fn detail(&self) -> String {
-        match self {
-            Self::Store(error) => error.detail(),
-            Self::Read(error) => error.to_string(),
-            Self::Key(_) => String::new(),
-        }
-    }
-}
-
-/// Where a parcel is to be put.
-enum Target {
-    /// Where nothing stands.
-    Own,
-    /// Beside what can't be joined with it.
-    Beside(Key),
-    /// In place of what it was joined with.
-    Joined {
-        key: Key,
-        body: Bytes,
-        line: Box<Line>,
-    },
-    /// It stands there already.
-    There { key: Key, line: Box<Line> },
+    /// The object holds what somebody else stored too, or already held all of it.
+    pub(super) is_joined: bool,
 }
 
 /// A parcel on its way.
 struct Delivery<'s> {
     shared: &'s Shared,
+    shipment: &'s Shipment,
     key: Key,
     trace_id: TraceId,
-    parcel: ParcelReader,
+    label: Label,
+    body: StoredFile,
+    /// Objects of the same reconcile that can't be read or joined.
+    unjoinable: Vec<Key>,
+    /// Those that another object holds all of, and that could not be removed.
+    leftovers: Vec<Key>,
 }
 
-/// Takes a parcel to the store, however long that takes.
-pub(super) async fn deliver(shared: &Shared, path: &Path) -> Result<Delivered, DeliveryError> {
-    let path = path.to_owned();
-    let parcel = blocking(move || ParcelReader::open(&path)).await?;
+/// An object of the store, copied to local disk.
+struct Copied {
+    version: Version,
+    object: StoredFile,
+}
+
+/// Tries to take a parcel to the store.
+pub(super) async fn deliver(
+    shared: &Shared,
+    shipment: &Shipment,
+) -> Result<Delivered, UploadError> {
+    let (disk, path) = (Arc::clone(shared.disk()), shipment.path.clone());
+    let parcel = blocking(move || ParcelReader::open(disk.as_ref(), &path)).await?;
     let key = &parcel.label.line.object.key;
     let Some(key) = Key::of_stored(key) else {
-        return Err(DeliveryError::Key(key.clone()));
+        return Err(UploadError::Key(key.clone()));
     };
+    let compression = Compression::of_key(key.as_str());
     let trace_id = TraceId(parcel.label.line.trace_id.as_str().into());
+    let _turn = shared.turn_of(&trace_id).await;
     let mut delivery = Delivery {
         shared,
+        shipment,
         key,
         trace_id,
-        parcel,
+        body: StoredFile::new(parcel.body(), parcel.body_bytes, compression),
+        label: parcel.label,
+        unjoinable: Vec::new(),
+        leftovers: Vec::new(),
     };
     delivery.run().await
 }
 
 impl Delivery<'_> {
-    async fn run(&mut self) -> Result<Delivered, DeliveryError> {
-        // NOTE: what is sent in parts can't be kept from replacing what stands there.
-        let is_large = self.parcel.body_bytes > PART_BYTES;
-        let must_look = self.parcel.label.is_fragment || is_large || !self.archive().can_create();
-        let mut target = if must_look {
-            self.look().await?
-        } else {
-            Target::Own
-        };
-        let mut has_looked = must_look;
-        loop {
-            let put = match &target {
-                Target::Own => self.put_body(self.key.clone(), Place::IfFree).await?,
-                Target::Beside(key) => self.put_body(key.clone(), Place::Replacing).await?,
-                Target::Joined { key, body, .. } => {
-                    self.put(key, body.clone(), Place::Replacing).await?
+    async fn run(&mut self) -> Result<Delivered, UploadError> {
+        let own = self.key.clone();
+        let mut is_occupied = false;
+        let mut written = None;
+        if self.may_create_first() {
+            if self.put_body(&own, Place::IfFree).await? == Put::Stored {
+                if self.is_fresh() && !self.shared.is_draining() {
+                    return Ok(self.delivered(&own));
                 }
-                Target::There { .. } => Put::Stored,
-            };
-            if put == Put::Stored {
-                return Ok(self.delivered(target));
-            }
-            // Something stands there: from before a crash, or from before a straggler.
-            target = if has_looked {
-                // What was looked for and not found is there: it is not ours.
-                Target::Beside(self.key.of_part(self.parcel.label.fingerprint))
+                written = Some(self.delivered(&own));
             } else {
-                self.look().await?
-            };
-            has_looked = true;
+                // Something is there: from before a crash, or from before a straggler. Or the store
+                // can't be kept from replacing it.
+                is_occupied = self.archive().can_create();
+            }
         }
+        for _ in 0..ROUNDS {
+            let found = match self.look(is_occupied).await {
+                Ok(Some(found)) => found,
+                Ok(None) if written.is_none() => return self.store_unread().await,
+                Ok(None) | Err(UploadError::Early) if let Some(delivered) = written => {
+                    return Ok(delivered);
+                }
+                Ok(None) => return Err(UploadError::Early),
+                Err(error) => return Err(error),
+            };
+            written = match (&found[..], written.take()) {
+                ([only], Some(delivered)) if is_at(&delivered, only) => return Ok(delivered),
+                // Some stores list what is new a little later.
+                ([], Some(delivered)) if self.is_there(&delivered).await? => return Ok(delivered),
+                ([], _) if !self.unjoinable.is_empty() => return self.store_beside().await,
+                ([], _) => {
+                    if self.waits_for_its_beginning() {
+                        return Err(UploadError::Early);
+                    }
+                    match self.join_noted_beginning().await? {
+                        Some(Step::Done(delivered) | Step::Written(delivered)) => Some(*delivered),
+                        Some(Step::Again) => None,
+                        None => {
+                            let put = self.put_body(&own, Place::IfFree).await?;
+                            is_occupied |= put == Put::Occupied;
+                            (put == Put::Stored).then(|| self.delivered(&own))
+                        }
+                    }
+                }
+                ([first], _) => match self.join(first).await? {
+                    Step::Done(delivered) => return Ok(*delivered),
+                    Step::Written(delivered) => Some(*delivered),
+                    Step::Again => None,
+                },
+                ([first, other, ..], _) => {
+                    self.fold(first, other).await?;
+                    None
+                }
+            };
+        }
+        Err(UploadError::Contended)
     }
 
     fn archive(&self) -> &Archive {
         self.shared.archive()
     }
 
-    fn delivered(&self, target: Target) -> Delivered {
-        let mut label = self.parcel.label.clone();
-        let mut bytes = self.parcel.body_bytes;
-        match target {
-            Target::Own => {}
-            Target::Beside(key) => label.line.object.key = key.to_string(),
-            Target::Joined { key, body, line } => {
-                bytes = body.len() as u64;
-                label.line = *line;
-                label.line.object.key = key.to_string();
-            }
-            Target::There { key, line } => {
-                label.line = *line;
-                label.line.object.key = key.to_string();
-            }
-        }
-        label.line.object.bytes = bytes;
-        Delivered { label, bytes }
+    /// Whether this can be stored before anybody looks for other parts: there should be none, or
+    /// there is no time to look twice.
+    fn may_create_first(&self) -> bool {
+        // NOTE: what is sent in parts can't be kept from replacing what is there.
+        !self.label.is_fragment
+            && !self.shipment.is_retried
+            && self.body.bytes <= PART_BYTES
+            && self.archive().can_create()
+            // What an earlier process received it may have stored.
+            && self.label.line.started_at >= self.shared.started_at()
+            && (self.is_fresh() || self.shared.is_draining())
     }
 
-    /// Looks for what was stored of this reconcile before.
-    async fn look(&mut self) -> Result<Target, DeliveryError> {
-        let Label {
-            subject,
-            fingerprint,
+    /// Whether no part of this reconcile can have been stored without it.
+    fn is_fresh(&self) -> bool {
+        let (now, ended_at) = (self.shared.now(), self.label.line.ended_at);
+        now.since(ended_at).max(ended_at.since(now)) <= FRESH
+    }
+
+    /// Whether the beginning of this reconcile may still come. While stopping there is time for
+    /// one that another sidecar is about to store, and for no more.
+    fn waits_for_its_beginning(&self) -> bool {
+        self.label.is_fragment
+            && self.label.beginning.is_none()
+            && self.is_recent()
+            && self.shared.may_wait()
+    }
+
+    fn is_recent(&self) -> bool {
+        let (now, ended_at) = (self.shared.now(), self.label.line.ended_at);
+        ended_at <= now && now.since(ended_at) < PATIENCE
+    }
+
+    /// The parcel as it is, in this place.
+    fn delivered(&self, key: &Key) -> Delivered {
+        Delivered {
+            is_joined: false,
+            ..self.delivered_as(key, self.label.line.clone(), self.body.bytes)
+        }
+    }
+
+    fn delivered_as(&self, key: &Key, line: Line, bytes: u64) -> Delivered {
+        let mut label = Label {
             line,
-            ..
-        } = &self.parcel.label;
-        let beside = |key: &Key| Target::Beside(key.of_part(*fingerprint));
-        let mut tries = self.shared.first_try();
-        let existing = loop {
-            let found = self
+            ..self.label.clone()
+        };
+        label.line.object.key = key.to_string();
+        label.line.object.bytes = bytes;
+        Delivered {
+            label,
+            bytes,
+            is_joined: true,
+        }
+    }
+
+    /// The objects that hold parts of this reconcile; `None` if that can't be found out.
+    async fn look(&self, is_occupied: bool) -> Result<Option<Vec<Key>>, UploadError> {
+        let started_at = self.label.line.started_at;
+        let found = self
+            .archive()
+            .find(&self.label.subject, &self.trace_id, started_at)
+            .await;
+        let mut found = match found {
+            Ok(found) => found,
+            Err(error) if self.may_be_allowed_later(&error) => return Err(UploadError::Early),
+            Err(error) if self.may_look_again(&error) => return Err(self.shared.failed(error)),
+            Err(_) if is_occupied => vec![self.key.clone()],
+            Err(_) => return Ok(None),
+        };
+        found.retain(|key| !self.unjoinable.contains(key) && !self.leftovers.contains(key));
+        Ok(Some(found))
+    }
+
+    /// Credentials may be out of date for a moment; whoever is denied again and again may not read.
+    fn may_be_allowed_later(&self, error: &StoreError) -> bool {
+        error.trouble == Trouble::AccessDenied && self.shipment.tries < DENIALS
+    }
+
+    fn may_look_again(&self, error: &StoreError) -> bool {
+        // Whoever may write need not be allowed to list, or to read.
+        let is_denied = error.trouble == Trouble::AccessDenied;
+        !(is_denied || error.is_refusal() && self.shipment.tries >= LOOKS)
+    }
+
+    async fn is_there(&self, delivered: &Delivered) -> Result<bool, UploadError> {
+        let key = Key::of_stored(&delivered.label.line.object.key);
+        match key {
+            Some(key) => self
                 .archive()
-                .find(subject, &self.trace_id, line.started_at)
-                .await;
-            match found {
-                Ok(existing) => break existing,
-                // Whoever may write need not be allowed to read.
-                Err(error)
-                    if error.trouble != Trouble::AccessDenied
-                        && (error.trouble == Trouble::Unreachable || tries.count < LOOKS)
-                        && self.shared.may_try_again(&mut tries, &error).await => {}
-                Err(error) => {
-                    tracing::warn!(
-                        trace_id = %self.trace_id, %error,
-                        "cannot look for an earlier part; what came late is stored beside it"
-                    );
-                    return Ok(beside(&self.key));
+                .has(&key)
+                .await
+                .map_err(|it| self.shared.failed(it)),
+            None => Ok(false),
+        }
+    }
+
+    /// Stores the parcel without knowing what else is there of its reconcile.
+    async fn store_unread(&mut self) -> Result<Delivered, UploadError> {
+        let own = self.key.clone();
+        // What is sent in parts would replace what is there.
+        let may_create = !self.label.is_fragment && self.body.bytes <= PART_BYTES;
+        if may_create && self.put_body(&own, Place::IfFree).await? == Put::Stored {
+            return Ok(self.delivered(&own));
+        }
+        self.unjoinable.push(own);
+        self.store_beside().await
+    }
+
+    /// Stores the parcel beside what it can't be joined with.
+    async fn store_beside(&mut self) -> Result<Delivered, UploadError> {
+        tracing::warn!(
+            trace_id = %self.trace_id,
+            "a part of a reconcile is stored as an object of its own: what is stored of it can't be \
+             read, or is damaged"
+        );
+        let whole = self.unjoinable.first().unwrap_or(&self.key);
+        let beside = whole.of_part(self.label.fingerprint);
+        self.put_body(&beside, Place::Replacing).await?;
+        Ok(self.delivered(&beside))
+    }
+
+    /// Joins the parcel with an object.
+    async fn join(&mut self, key: &Key) -> Result<Step, UploadError> {
+        let Some(Copied { version, object }) = self.copy(key).await? else {
+            return Ok(Step::Again);
+        };
+        let stored_bytes = object.bytes;
+        let late = self.body.clone();
+        Ok(match self.join_files(object, late, None, false).await? {
+            Joined::Unjoinable => {
+                self.unjoinable.push(key.clone());
+                Step::Again
+            }
+            Joined::Held(line) => Step::Done(Box::new(self.delivered_as(key, *line, stored_bytes))),
+            Joined::Merged(line, mut merged) => {
+                let put = self.put_merged(key, &mut merged, version).await?;
+                match put {
+                    Put::Stored => {
+                        Step::Written(Box::new(self.delivered_as(key, *line, merged.bytes)))
+                    }
+                    Put::Occupied | Put::Unguarded => Step::Again,
                 }
             }
-        };
-        self.shared.succeeded();
-        match existing {
-            None => Ok(Target::Own),
-            Some(Existing::Unjoinable { key }) => Ok(beside(&key)),
-            Some(Existing::Document { key, document }) => {
-                let beside = beside(&key);
-                Ok(self.join(key, document).await?.unwrap_or(beside))
-            }
-        }
+        })
     }
 
-    async fn join(&mut self, key: Key, earlier: Vec<u8>) -> Result<Option<Target>, DeliveryError> {
-        if self.parcel.body_bytes > PART_BYTES {
+    /// Stores the parcel together with its beginning, if that has no object of its own because it
+    /// was the same as the previous reconcile.
+    async fn join_noted_beginning(&mut self) -> Result<Option<Step>, UploadError> {
+        if !self.label.is_fragment {
             return Ok(None);
         }
-        let body = self.body()?;
-        let (join, mut line) = (self.shared.joiner(), self.parcel.label.line.clone());
-        let own = Compression::of_key(self.key.as_str());
-        let joining = move || {
-            let Ok(late) = own.decode(&body, JOINABLE_BYTES) else {
-                return Ok(None);
-            };
-            let Some(document) = join(&earlier, &late, &mut line) else {
-                return Ok(None);
-            };
-            let line = Box::new(line);
-            if document == earlier {
-                return Ok(Some(Target::There { key, line }));
-            }
-            // What stands there may be of another setting's time.
-            let body = Compression::of_key(key.as_str()).encode(&document)?;
-            Ok(Some(Target::Joined {
-                key,
-                body: body.into(),
-                line,
-            }))
+        let Some(beginning) = self.unstored_beginning().await? else {
+            return Ok(None);
         };
-        Ok(blocking(joining).await?)
-    }
-
-    /// Puts the body into a place.
-    async fn put_body(&mut self, key: Key, place: Place) -> Result<Put, DeliveryError> {
-        if self.parcel.body_bytes <= PART_BYTES {
-            let body = self.body()?;
-            return self.put(&key, body, place).await;
-        }
-        let mut tries = self.shared.first_try();
-        loop {
-            let (shared, trace_id) = (self.shared, self.trace_id.clone());
-            self.parcel.rewind()?;
-            let parts = || {
-                let part = self.parcel.next_part(PART_BYTES)?;
-                Ok(Some(Bytes::from(part)).filter(|part| !part.is_empty()))
-            };
-            match shared.archive().put_parts(&key, &trace_id, parts).await {
-                Ok(()) => {
-                    shared.succeeded();
-                    return Ok(Put::Stored);
-                }
-                Err(PartsError::Read(error)) => return Err(error.into()),
-                Err(PartsError::Store(error)) => {
-                    if !shared.may_try_again(&mut tries, &error).await {
-                        return Err(DeliveryError::Store(error));
-                    }
-                }
+        let Some(source) = Key::of_stored(&beginning.object.key) else {
+            return Ok(None);
+        };
+        let copied = self.copy(&source).await?;
+        // It is of another reconcile: nothing goes beside it.
+        self.unjoinable.retain(|key| *key != source);
+        let object = match copied {
+            Some(Copied { object, .. }) => object,
+            // It waits in the same outbox, or did a moment ago.
+            None if self.label.beginning.is_some() && self.is_recent() => {
+                return Err(UploadError::Early);
             }
+            None => return Ok(None),
+        };
+        let key = Key::of_reconcile(
+            &self.label.subject,
+            &self.trace_id,
+            beginning.started_at,
+            Compression::of_key(source.as_str()),
+        );
+        let late = self.body.clone();
+        let joined = self.join_files(object, late, Some(beginning), true).await?;
+        let Joined::Merged(line, mut merged) = joined else {
+            return Ok(None);
+        };
+        let put = self.put_file(&key, &mut merged, Place::IfFree).await;
+        let put = put.map_err(|error| self.merged_failed(error))?;
+        Ok(Some(match put {
+            Put::Stored => Step::Written(Box::new(self.delivered_as(&key, *line, merged.bytes))),
+            Put::Occupied | Put::Unguarded => Step::Again,
+        }))
+    }
+
+    /// The line of the beginning that has no object of its own.
+    async fn unstored_beginning(&self) -> Result<Option<Line>, UploadError> {
+        if let Some(beginning) = &self.label.beginning {
+            return Ok(Some(beginning.as_ref().clone()));
+        }
+        let before = self.label.line.started_at;
+        match self.archive().noted_beginning(&self.trace_id, before).await {
+            Ok(beginning) => Ok(beginning),
+            Err(error) if self.may_look_again(&error) => Err(self.shared.failed(error)),
+            Err(_) => Ok(None),
         }
     }
 
-    async fn put(&self, key: &Key, body: Bytes, place: Place) -> Result<Put, DeliveryError> {
-        let mut tries = self.shared.first_try();
-        loop {
+    /// Merges an object into another one of the same reconcile, and removes it.
+    async fn fold(&mut self, into: &Key, other: &Key) -> Result<(), UploadError> {
+        let (earlier, late) = (self.copy(into).await?, self.copy(other).await?);
+        let (Some(earlier), Some(late)) = (earlier, late) else {
+            return Ok(());
+        };
+        if late.object.is_note() {
+            // NOTE: what is stored here meanwhile is not lost. Whoever stores a part looks again
+            // after that, finds the object that the note names, and adds the part to it.
+            self.remove(other).await;
+            return Ok(());
+        }
+        let merged = self.join_files(earlier.object, late.object, None, true);
+        let merged = merged.await?;
+        let Joined::Merged(_, mut merged) = merged else {
+            self.leftovers.push(other.clone());
+            return Ok(());
+        };
+        let put = self.put_merged(into, &mut merged, earlier.version).await?;
+        if put != Put::Stored {
+            return Ok(());
+        }
+        let note = note_of_move(other, into).map_err(UploadError::Join)?;
+        let place = Place::Instead(late.version);
+        let archive = self.archive();
+        let put = archive.put(other, &self.trace_id, note, place).await;
+        if put.map_err(|error| self.shared.failed(error))? != Put::Stored {
+            return Ok(());
+        }
+        self.remove(other).await;
+        Ok(())
+    }
+
+    /// Removes an object that another one holds all of.
+    async fn remove(&mut self, key: &Key) {
+        if let Err(error) = self.archive().remove(key).await {
+            tracing::warn!(
+                %key, %error, detail = error.detail(),
+                "cannot remove an object whose content was moved to another one"
+            );
+            self.leftovers.push(key.clone());
+        }
+    }
+
+    /// Copies an object to local disk; `None` if it is gone, or must not be read.
+    async fn copy(&mut self, key: &Key) -> Result<Option<Copied>, UploadError> {
+        let scratch = self.scratch().map_err(UploadError::Join)?;
+        let compression = Compression::of_key(key.as_str());
+        match self.archive().copy_to(key, &scratch).await {
+            Ok((version, bytes)) => Ok(Some(Copied {
+                version,
+                object: StoredFile::new(FileReader::new(scratch), bytes, compression),
+            })),
+            Err(CopyError::Store(error)) if error.is_not_found() => Ok(None),
+            Err(CopyError::Store(error)) if self.may_be_allowed_later(&error) => {
+                Err(UploadError::Early)
+            }
+            Err(CopyError::Store(error)) if error.trouble == Trouble::AccessDenied => {
+                self.unjoinable.push(key.clone());
+                Ok(None)
+            }
+            Err(CopyError::Store(error)) => Err(self.shared.failed(error)),
+            Err(CopyError::Write(error)) => Err(UploadError::Join(error)),
+        }
+    }
+
+    async fn join_files(
+        &self,
+        earlier: StoredFile,
+        late: StoredFile,
+        beginning: Option<Line>,
+        is_stored: bool,
+    ) -> Result<Joined, UploadError> {
+        let joining = Joining {
+            joiner: self.shared.joiner(),
+            beginning,
+            is_stored,
+            is_urgent: self.shared.is_draining(),
+        };
+        let scratch = self.scratch().map_err(UploadError::Join)?;
+        let line = self.label.line.clone();
+        let _turn = self.shared.turn_to_join().await;
+        let panics = self.shared.panics().clone();
+        let joined = blocking(move || {
+            let run = || joining.run(&earlier, &late, &line, scratch);
+            // What can't be joined because of a bug of ours is stored all the same.
+            let joined = panics.catch(Task::Upload, run);
+            joined.unwrap_or(Ok(Joined::Unjoinable))
+        });
+        joined.await.map_err(UploadError::Join)
+    }
+
+    fn scratch(&self) -> io::Result<Arc<dyn DiskFile>> {
+        let folder = self.shipment.path.parent();
+        self.shared.scratch(folder.unwrap_or(Path::new("")))
+    }
+
+    /// Puts the parcel into a place.
+    async fn put_body(&self, key: &Key, place: Place) -> Result<Put, UploadError> {
+        match self.put_file(key, &mut self.body.clone(), place).await {
+            Ok(put) => Ok(put),
+            Err(PartsError::Read(error)) => Err(error.into()),
+            Err(PartsError::Store(error)) => Err(self.shared.failed(error)),
+        }
+    }
+
+    /// Puts what was joined in place of what it was joined with.
+    async fn put_merged(
+        &self,
+        key: &Key,
+        merged: &mut StoredFile,
+        version: Version,
+    ) -> Result<Put, UploadError> {
+        let put = self.put_file(key, merged, Place::Instead(version)).await;
+        put.map_err(|error| self.merged_failed(error))
+    }
+
+    fn merged_failed(&self, error: PartsError) -> UploadError {
+        match error {
+            PartsError::Read(error) => UploadError::Join(error),
+            PartsError::Store(error) => self.shared.failed(error),
+        }
+    }
+
+    async fn put_file(
+        &self,
+        key: &Key,
+        file: &mut StoredFile,
+        place: Place,
+    ) -> Result<Put, PartsError> {
+        file.rewind();
+        if file.bytes <= PART_BYTES {
+            let body = file.next_part(PART_BYTES).map_err(PartsError::Read)?;
             let put = self
                 .archive()
-                .put(key, &self.trace_id, body.clone(), place)
+                .put(key, &self.trace_id, body.into(), place)
                 .await;
-            match put {
-                Ok(put) => {
-                    self.shared.succeeded();
-                    return Ok(put);
-                }
-                Err(error) if self.shared.may_try_again(&mut tries, &error).await => {}
-                Err(error) => return Err(DeliveryError::Store(error)),
-            }
+            return Ok(put?);
         }
+        let parts = || {
+            let part = file.next_part(PART_BYTES)?;
+            Ok(Some(Bytes::from(part)).filter(|part| !part.is_empty()))
+        };
+        self.archive()
+            .put_parts(key, &self.trace_id, place, parts)
+            .await
     }
+}
 
-    /// The whole body, of a parcel that is no larger than a part.
-    fn body(&mut self) -> io::Result<Bytes> {
-        self.parcel.rewind()?;
-        self.parcel.next_part(PART_BYTES).map(Bytes::from)
-    }
+/// How adding to an object went.
+enum Step {
+    /// It was there already.
+    Done(Box<Delivered>),
+    /// It is there now; others may have stored something at the same time.
+    Written(Box<Delivered>),
+    /// The object was changed or is gone, or nothing can be added to it.
+    Again,
+}
+
+fn is_at(delivered: &Delivered, key: &Key) -> bool {
+    delivered.label.line.object.key == key.as_str()
+}
+
+/// What stands in place of an object between its move and its removal.
+fn note_of_move(from: &Key, to: &Key) -> io::Result<Bytes> {
+    let note = serde_json::json!({"v": 1, "moved_to": to.as_str()}).to_string();
+    let note = Compression::of_key(from.as_str()).encode(note.as_bytes())?;
+    Ok(note.into())
 }
 
 /// Runs what may take a while where it holds up nobody.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)))
+    elsewhere(work).await?
 }

@@ -26,6 +26,8 @@ const SUBJECT_BYTES: usize = 150;
 const TRACE_ID_BYTES: usize = 36;
 /// Hex digits of a hash that keep what was cut apart.
 const HASH_DIGITS: usize = 12;
+/// Stands behind the trace id in the name of a part, and in no trace id.
+const PART: &str = "-part-";
 
 /// The place of an object, relative to the store's prefix.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -52,9 +54,9 @@ impl Key {
     #[must_use]
     pub fn of_part(&self, part: Fingerprint) -> Self {
         let digits: String = part.to_string().chars().take(HASH_DIGITS).collect();
-        let ending = format!(".json{}", Compression::of_key(&self.0).extension());
+        let ending = self.ending();
         let whole = self.0.strip_suffix(&ending).unwrap_or(&self.0);
-        Self(format!("{whole}-part-{digits}{ending}"))
+        Self(format!("{whole}{PART}{digits}{ending}"))
     }
 
     /// A key that somebody asks for, if it can be one of a reconcile: nothing outside that folder
@@ -80,10 +82,10 @@ impl Key {
     pub fn began(&self) -> Option<(Timestamp, &str)> {
         let (folder, name) = self.0.rsplit_once('/')?;
         let (_, date) = folder.rsplit_once('/')?;
-        // The time of day has no dash.
+        // The time of day has no dash, and a trace id no mark of a part.
         let (time, rest) = name.split_once('-')?;
-        let (trace_id, _) = rest.split_once(".json")?;
-        let trace_id = trace_id.split_once("-part-").map_or(trace_id, |(id, _)| id);
+        let trace_id = rest.strip_suffix(&self.ending())?;
+        let trace_id = trace_id.split_once(PART).map_or(trace_id, |(id, _)| id);
         let (hours, minutes, seconds) = (time.get(..2)?, time.get(2..4)?, time.get(4..)?);
         let began = Timestamp::parse_rfc3339(&format!("{date}T{hours}:{minutes}:{seconds}Z"))?;
         Some((began, trace_id))
@@ -91,7 +93,7 @@ impl Key {
 
     /// Whether this is an object of that trace.
     pub(super) fn is_of_trace(&self, trace_id: &TraceId) -> bool {
-        let ending = format!(".json{}", Compression::of_key(&self.0).extension());
+        let ending = self.ending();
         let name = self
             .0
             .rsplit('/')
@@ -102,6 +104,10 @@ impl Key {
             .and_then(|name| name.split_once('-'))
             .map(|(_, trace)| trace);
         trace == Some(trace_segment(trace_id).as_str())
+    }
+
+    fn ending(&self) -> String {
+        format!(".json{}", Compression::of_key(&self.0).extension())
     }
 }
 
@@ -139,7 +145,8 @@ fn subject_folder(subject: &Subject) -> String {
 }
 
 fn trace_segment(trace_id: &TraceId) -> String {
-    let clean = sanitise(&trace_id.0);
+    // NOTE: without the dash at the end, since a hash may follow.
+    let clean = sanitise(&trace_id.0).replace("-part", "_part");
     if clean == *trace_id.0 && clean.len() <= TRACE_ID_BYTES {
         return clean;
     }
@@ -295,6 +302,36 @@ mod tests {
         assert_eq!(part.began(), key.began());
         let odd = Key("v1/reconciles/a/b/c/d/e".to_owned());
         assert_eq!(odd.began(), None);
+    }
+
+    #[test]
+    fn an_id_is_taken_neither_for_the_mark_of_a_part_nor_for_an_ending() {
+        let at = Timestamp::default();
+        let of = |id: &str| {
+            let trace_id = TraceId(id.into());
+            Key::of_reconcile(&subject("", "K", "", "x"), &trace_id, at, Compression::Zstd)
+        };
+        for id in [
+            "a-part",
+            "a-part-0123456789ab",
+            "é-part",
+            "a.json-b",
+            "a.json",
+        ] {
+            let (key, part) = (of(id), of(id).of_part(Fingerprint::of(b"x")));
+            let (_, read) = key.began().unwrap();
+            assert!(
+                key.as_str().ends_with(&format!("-{read}.json.zst")),
+                "{key}"
+            );
+            assert_eq!(part.began(), key.began(), "{key}");
+            let trace_id = TraceId(id.into());
+            assert!(key.is_of_trace(&trace_id) && !part.is_of_trace(&trace_id));
+        }
+        let part = of("a").of_part(Fingerprint::of(b"x"));
+        let (_, name) = part.as_str().split_once("000000.000-").unwrap();
+        let same_name = TraceId(name.trim_end_matches(".json.zst").into());
+        assert!(!part.is_of_trace(&same_name), "{part}");
     }
 
     proptest! {

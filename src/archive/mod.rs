@@ -4,88 +4,92 @@
 //! again changes nothing, so everything here may be repeated; and an object is only ever replaced
 //! by one that holds all that it held.
 
+mod beginning;
 mod delivery;
 mod failure;
 mod index;
+mod joining;
 mod keys;
+mod local;
 mod object;
 mod prune;
+mod reading;
+mod replacing;
+mod staging;
+mod standing;
 mod store;
+#[cfg(test)]
+mod tests;
+mod turns;
 mod uploads;
+mod variables;
 mod walk;
+mod writing;
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use object_store::{
-    Attribute, Attributes, ObjectStore as _, ObjectStoreExt as _, PutMode, PutMultipartOptions,
-    PutOptions, PutPayload, path::Path, signer::Method,
-};
+use object_store::{ObjectStore, ObjectStoreExt as _, path::Path, signer::Method};
 use url::Url;
 
+use self::{standing::Witness, writing::Abilities};
+
 pub use self::{
-    delivery::Joiner,
+    beginning::is_stored_elsewhere,
     failure::{StoreError, Trouble},
     index::{
         IndexError, IndexJournal, IndexKey, InstanceName, Partition, Query, ReadyBatch,
         SubjectFilter,
     },
+    joining::{Joiner, Opener},
     keys::Key,
     object::{Compression, ObjectWriter},
-    prune::{PruneStep, Pruner, Retention},
-    store::{OpenStoreError, StoreUrl, StoreUrlError, Variables},
-    uploads::{Event, Uploads},
+    prune::{Forget, PruneStep, Pruner, Retention},
+    reading::{Inflating, StoredObject},
+    replacing::Version,
+    standing::{FailureNote, Standing, StandingNote},
+    store::{OpenStoreError, StoreUrl, StoreUrlError},
+    uploads::{Event, Listener, MAX_UPLOAD_MEMORY, Shipment, UploadError, Uploads},
+    variables::Variables,
+    writing::TRACE_ID_METADATA,
 };
 use crate::{
     reconcile::{Subject, TraceId},
     time::Timestamp,
 };
 
-const DAY: Duration = Duration::from_hours(24);
-/// Written at the start, to find out whether the store can be written to.
-const CHECK_KEY: &str = "v1/check.json";
+/// How far apart the parts of one reconcile begin, at most: core gives it two minutes.
+const REACH: Duration = Duration::from_hours(1);
 
 /// A store that objects can be put into and read from.
 #[derive(Clone, Debug)]
 pub struct Archive {
     store: store::OpenStore,
     compression: Compression,
-    /// The store knows writes that fail if something is there.
-    can_create: Arc<AtomicBool>,
+    abilities: Arc<Abilities>,
+    witness: Witness,
 }
 
 /// Where an object may be put.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Place {
     /// Only where nothing stands.
     IfFree,
     /// In place of what stands there.
     Replacing,
+    /// In place of this, and of nothing that was put there since.
+    Instead(Version),
 }
 
 /// How putting an object ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Put {
     Stored,
-    /// Something stands there already.
+    /// Something else is there.
     Occupied,
-}
-
-/// An object that stands in the store already.
-#[derive(Clone, Debug)]
-pub enum Existing {
-    /// Its document.
-    Document { key: Key, document: Vec<u8> },
-    /// It is too large to be read back, or can't be read.
-    Unjoinable { key: Key },
+    /// Nothing was written: it turned out that the store can't be kept from replacing what stands
+    /// there. Look first.
+    Unguarded,
 }
 
 /// Why an object can't be read.
@@ -106,12 +110,6 @@ pub enum PartsError {
     Read(#[source] io::Error),
 }
 
-impl From<object_store::Error> for PartsError {
-    fn from(error: object_store::Error) -> Self {
-        Self::Store(error.into())
-    }
-}
-
 impl From<object_store::Error> for FetchError {
     fn from(error: object_store::Error) -> Self {
         Self::Store(error.into())
@@ -127,142 +125,48 @@ impl Archive {
         Ok(Self {
             store: url.open(variables)?,
             compression,
-            can_create: Arc::new(AtomicBool::new(true)),
+            abilities: Arc::default(),
+            witness: Witness::default(),
         })
     }
 
-    /// Whether the store can be kept from replacing what stands in a place.
-    pub fn can_create(&self) -> bool {
-        self.can_create.load(Ordering::Relaxed)
+    /// Works with a client that somebody brings, which holds nothing else.
+    pub fn over(client: Arc<dyn ObjectStore>, compression: Compression) -> Self {
+        Self {
+            store: store::OpenStore::over(client),
+            compression,
+            abilities: Arc::default(),
+            witness: Witness::default(),
+        }
     }
 
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Finds out whether the store can be written to, by writing.
-    pub async fn check(&self) -> Result<(), StoreError> {
-        let path = self.location(CHECK_KEY);
-        let document = Bytes::from_static(br#"{"v":1,"about":"spanplane writes here"}"#);
-        let attributes = self.attributes(Compression::None, None);
-        let options = PutOptions {
-            attributes,
-            ..PutOptions::default()
-        };
-        self.store
-            .client
-            .put_opts(&path, document.into(), options)
-            .await?;
-        Ok(())
-    }
-
-    /// Puts an object in its place, whole or not at all.
-    pub async fn put(
-        &self,
-        key: &Key,
-        trace_id: &TraceId,
-        body: Bytes,
-        place: Place,
-    ) -> Result<Put, StoreError> {
-        let is_conditional = place == Place::IfFree && self.can_create.load(Ordering::Relaxed);
-        let mode = if is_conditional {
-            PutMode::Create
-        } else {
-            PutMode::Overwrite
-        };
-        // A part that came late goes to an object that may be of another setting's time.
-        let attributes = self.attributes(Compression::of_key(key.as_str()), Some(trace_id));
-        let options = PutOptions {
-            mode,
-            attributes,
-            ..PutOptions::default()
-        };
-        let location = self.location(key.as_str());
-        let payload = PutPayload::from_bytes(body.clone());
-        match self
-            .store
-            .client
-            .put_opts(&location, payload, options)
-            .await
-        {
-            Ok(_) => Ok(Put::Stored),
-            Err(object_store::Error::AlreadyExists { .. }) if is_conditional => Ok(Put::Occupied),
-            Err(error) if is_conditional && failure::is_unknown_to_store(&error) => {
-                tracing::warn!("the store knows no conditional writes; it is written to without");
-                self.can_create.store(false, Ordering::Relaxed);
-                Box::pin(self.put(key, trace_id, body, place)).await
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Puts an object in its place part by part, in place of what stands there.
-    pub async fn put_parts(
-        &self,
-        key: &Key,
-        trace_id: &TraceId,
-        mut next_part: impl FnMut() -> io::Result<Option<Bytes>> + Send,
-    ) -> Result<(), PartsError> {
-        let options = PutMultipartOptions {
-            attributes: self.attributes(Compression::of_key(key.as_str()), Some(trace_id)),
-            ..PutMultipartOptions::default()
-        };
-        let path = self.location(key.as_str());
-        let mut upload = self.store.client.put_multipart_opts(&path, options).await?;
-        let outcome = loop {
-            match next_part() {
-                Ok(Some(part)) => {
-                    if let Err(error) = upload.put_part(PutPayload::from_bytes(part)).await {
-                        break Err(error.into());
-                    }
-                }
-                Ok(None) => break upload.complete().await.map(drop).map_err(Into::into),
-                Err(error) => break Err(PartsError::Read(error)),
-            }
-        };
-        if outcome.is_err() {
-            // What can't be taken back now goes with the bucket's rule for unfinished uploads.
-            if let Err(error) = upload.abort().await {
-                tracing::debug!(%error, "cannot abort an upload");
-            }
-        }
-        outcome
-    }
-
-    /// The object that holds an earlier part of this reconcile.
+    /// The objects that hold parts of this reconcile, the one that began first at the front. There
+    /// is more than one only if two were stored at once, or can't be joined.
     pub async fn find(
         &self,
         subject: &Subject,
         trace_id: &TraceId,
         around: Timestamp,
-    ) -> Result<Option<Existing>, StoreError> {
-        // A reconcile that began before midnight stands in that day's folder.
-        for day in [around, around - DAY] {
-            let folder = self.location(&keys::day_folder(subject, day));
+    ) -> Result<Vec<Key>, StoreError> {
+        // An object is in the folder of the day on which its part began.
+        let days: BTreeSet<String> = [around - REACH, around, around + REACH]
+            .map(|day| keys::day_folder(subject, day))
+            .into();
+        let mut found = Vec::new();
+        for folder in days {
+            let folder = self.location(&folder);
             let mut objects = self.store.client.list(Some(&folder));
             while let Some(meta) = objects.try_next().await? {
-                let Some(key) = self.key_of(&meta.location) else {
-                    continue;
-                };
-                if !key.is_of_trace(trace_id) {
-                    continue;
-                }
-                if meta.size > delivery::JOINABLE_BYTES {
-                    return Ok(Some(Existing::Unjoinable { key }));
-                }
-                return Ok(Some(
-                    match self.fetch_up_to(&key, delivery::JOINABLE_BYTES).await {
-                        Ok(document) => Existing::Document { key, document },
-                        Err(FetchError::Store(error)) => return Err(error),
-                        Err(error @ FetchError::Decompress { .. }) => {
-                            tracing::warn!(%error, "cannot join with the part stored before");
-                            Existing::Unjoinable { key }
-                        }
-                    },
-                ));
+                let key = self.key_of(&meta.location);
+                found.extend(key.filter(|key| key.is_of_trace(trace_id)));
             }
         }
-        Ok(None)
+        found.sort_unstable();
+        Ok(found)
     }
 
     /// An object's document, decompressed.
@@ -333,23 +237,5 @@ impl Archive {
     fn key_of(&self, location: &Path) -> Option<Key> {
         let segments = location.prefix_match(&self.store.prefix)?;
         Key::of_stored(segments.collect::<Path>().as_ref())
-    }
-
-    fn attributes(&self, compression: Compression, trace_id: Option<&TraceId>) -> Attributes {
-        let mut attributes = Attributes::new();
-        if self.store.is_local {
-            return attributes;
-        }
-        attributes.insert(Attribute::ContentType, "application/json".into());
-        if let Some(encoding) = compression.encoding() {
-            attributes.insert(Attribute::ContentEncoding, encoding.into());
-        }
-        if let Some(trace_id) = trace_id {
-            // NOTE: travels as an HTTP header, which takes no control characters.
-            let visible = |character: &char| character.is_ascii_graphic();
-            let value: String = trace_id.0.chars().filter(visible).take(128).collect();
-            attributes.insert(Attribute::Metadata("trace-id".into()), value.into());
-        }
-        attributes
     }
 }

@@ -59,8 +59,21 @@ impl Compression {
         writer.finish()
     }
 
+    /// Decompresses a stream, with no more memory than what was written here takes.
+    pub(super) fn reader(self, object: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+        Ok(match self {
+            Self::Zstd => {
+                let mut decoder = zstd::Decoder::new(object)?;
+                decoder.window_log_max(LONG_DISTANCE_WINDOW)?;
+                Box::new(decoder)
+            }
+            Self::Gzip => Box::new(flate2::read::GzDecoder::new(object)),
+            Self::None => Box::new(object),
+        })
+    }
+
     /// What was compressed; fails if that is more than `limit`.
-    pub(super) fn decode(self, bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn decode(self, bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
         let mut decoder: Box<dyn Read + '_> = match self {
             Self::Zstd => Box::new(zstd::Decoder::new(bytes)?),
             Self::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),

@@ -4,18 +4,23 @@
 //! found out later, since receiving does not wait for it. A URL is shown without user info and
 //! query, where credentials could stand.
 
-use std::{
-    collections::BTreeMap, env, ffi::OsString, fmt, fs, path::PathBuf, str::FromStr, sync::Arc,
-    time::Duration,
-};
+use std::{fmt, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use object_store::{
-    ObjectStore, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
-    gcp::GoogleCloudStorageBuilder, local::LocalFileSystem, memory::InMemory, path::Path,
+    ObjectStore, RetryConfig,
+    aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
+    azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder},
+    gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey},
+    memory::InMemory,
+    path::Path,
     signer::Signer,
 };
 use url::Url;
 
+use super::{
+    local::LocalStore,
+    variables::{Variables, without_credentials},
+};
 use crate::tls::install_provider;
 
 /// Trying again is this program's business: it knows what else waits. This only bridges a
@@ -23,24 +28,27 @@ use crate::tls::install_provider;
 const CLIENT_RETRIES: usize = 1;
 const CLIENT_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
-const S3_ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
-const AZURE_ENDPOINTS: [&str; 2] = ["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"];
-
 /// Why a URL can't be a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreUrlError {
     #[error(
-        "{url:?} is no URL; write file:///path, s3://bucket/prefix, gs://…, az://… or memory:///"
+        "{url:?} is not a URL; use file:///path, s3://bucket/prefix, gs://…, az://… or memory:///"
     )]
     NoUrl {
         url: String,
         source: url::ParseError,
     },
-    #[error("{scheme}:// is no store; use file://, s3://, gs://, az:// or memory:///")]
+    #[error("{scheme}:// is not a store; use file://, s3://, gs://, az:// or memory:///")]
     UnknownScheme { scheme: String },
     #[error("{url} names no bucket; write {scheme}://bucket/prefix")]
     NoBucket { url: String, scheme: String },
-    #[error("{url} is no absolute path; write file:///path")]
+    #[error("{url:?} can't be the name of a {scheme}:// bucket: {rule}")]
+    Bucket {
+        url: String,
+        scheme: String,
+        rule: &'static str,
+    },
+    #[error("{url} is not an absolute path; use file:///path")]
     NoPath { url: String },
     #[error("{url} has a prefix that can't be one")]
     Prefix {
@@ -52,8 +60,11 @@ pub enum StoreUrlError {
 /// Why a client can't be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
-    #[error("cannot use the store's settings")]
-    Settings(#[from] object_store::Error),
+    /// Each names the variable and says what to do.
+    #[error("{}", .0.join("\n       "))]
+    Settings(Vec<String>),
+    #[error("cannot open the store's folder")]
+    Folder(#[source] object_store::Error),
 }
 
 /// Where objects go.
@@ -66,68 +77,6 @@ pub struct StoreUrl {
     prefix: Path,
 }
 
-/// Variables that set up a store's client. Their values are never shown.
-#[derive(Clone, Default)]
-pub struct Variables(BTreeMap<String, String>);
-
-impl Variables {
-    /// Those of this process.
-    pub fn of_process() -> Self {
-        let text = |(name, value): (OsString, OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
-        Self(env::vars_os().filter_map(text).collect())
-    }
-
-    /// Where the store is, if not where its cloud is.
-    pub fn endpoint(&self) -> Option<&str> {
-        self.first_of(&S3_ENDPOINTS)
-            .or_else(|| self.first_of(&AZURE_ENDPOINTS))
-    }
-
-    fn first_of(&self, names: &[&str]) -> Option<&str> {
-        names
-            .iter()
-            .find_map(|name| self.0.get(*name))
-            .map(String::as_str)
-    }
-
-    /// Hands those that begin with `prefix`, and that it knows, to a builder.
-    fn apply<B, K: FromStr>(
-        &self,
-        prefix: &str,
-        builder: B,
-        with_config: impl Fn(B, K, String) -> B,
-    ) -> B {
-        let known = self.0.iter().filter_map(|(name, value)| {
-            let key = name
-                .starts_with(prefix)
-                .then(|| name.to_ascii_lowercase().parse())?;
-            Some((key.ok()?, value.clone()))
-        });
-        known.fold(builder, |builder, (key, value)| {
-            with_config(builder, key, value)
-        })
-    }
-}
-
-impl<N: Into<String>> FromIterator<(N, N)> for Variables {
-    fn from_iter<I: IntoIterator<Item = (N, N)>>(variables: I) -> Self {
-        Self(
-            variables
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
-    }
-}
-
-impl fmt::Debug for Variables {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum StoreKind {
     File,
@@ -135,6 +84,28 @@ enum StoreKind {
     S3,
     Google,
     Azure,
+}
+
+impl StoreKind {
+    /// The rule that a bucket's name breaks. Where the clouds differ from stores that speak their
+    /// protocol, the wider rule counts.
+    fn bucket_mistake(self, bucket: &str) -> Option<&'static str> {
+        let within = |few: usize, many: usize| (few..=many).contains(&bucket.len());
+        let made_of = |others: &[u8]| {
+            let mut bytes = bucket.bytes();
+            bytes.all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte))
+        };
+        let is_lower = || !bucket.bytes().any(|byte| byte.is_ascii_uppercase());
+        match self {
+            Self::File | Self::Memory => None,
+            Self::S3 | Self::Google => (!within(3, 255) || !made_of(b"-_."))
+                .then_some("use 3 or more letters, digits, dots, dashes and underscores"),
+            Self::Azure => (!within(3, 63) || !made_of(b"-$") || !is_lower()).then_some(
+                "use the name of a container (3 to 63 lower-case letters, digits and dashes), and \
+                 name the account in AZURE_STORAGE_ACCOUNT_NAME",
+            ),
+        }
+    }
 }
 
 /// A client, and where in the store it is to work.
@@ -146,9 +117,21 @@ pub(super) struct OpenStore {
     pub(super) prefix: Path,
     /// Files on local disk; they hold no Content-Type.
     pub(super) is_local: bool,
+    /// The folder that these are in.
+    pub(super) folder: Option<PathBuf>,
 }
 
 impl OpenStore {
+    pub(super) fn over(client: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            client,
+            signer: None,
+            prefix: Path::default(),
+            is_local: false,
+            folder: None,
+        }
+    }
+
     /// How many objects are read at once: a store far away takes its time for each, whatever else it
     /// is asked; each file takes a thread.
     pub(super) fn at_once(&self) -> usize {
@@ -187,6 +170,13 @@ impl StoreUrl {
                 });
             }
             _ => {}
+        }
+        if let Some(rule) = kind.bucket_mistake(&bucket) {
+            return Err(StoreUrlError::Bucket {
+                url: bucket,
+                scheme: url.scheme().to_owned(),
+                rule,
+            });
         }
         let prefix = match kind {
             StoreKind::File => Path::default(),
@@ -230,81 +220,93 @@ impl StoreUrl {
         self.kind != StoreKind::Memory
     }
 
-    pub(super) fn open(&self, variables: &Variables) -> Result<OpenStore, OpenStoreError> {
-        let retry = RetryConfig {
-            max_retries: CLIENT_RETRIES,
-            retry_timeout: CLIENT_RETRY_TIMEOUT,
-            ..RetryConfig::default()
-        };
+    /// Says everything that is known to be wrong with the settings of the store's client, without
+    /// asking anything of the store.
+    pub fn check(&self, variables: &Variables) -> Result<(), Vec<String>> {
         install_provider();
+        match self.kind {
+            StoreKind::File | StoreKind::Memory => Ok(()),
+            StoreKind::S3 => self.s3(variables).map(drop),
+            StoreKind::Google => self.google(variables).map(drop),
+            StoreKind::Azure => self.azure(variables).map(drop),
+        }
+    }
+
+    pub(super) fn open(&self, variables: &Variables) -> Result<OpenStore, OpenStoreError> {
+        install_provider();
+        let wrong = OpenStoreError::Settings;
         let (client, signer): (Arc<dyn ObjectStore>, _) = match self.kind {
             StoreKind::File => {
-                if let Err(error) = fs::create_dir_all(&self.path) {
-                    // Receiving goes on all the same: it may be put right while the spool holds.
-                    tracing::error!(folder = self.path, %error, "cannot create the store's folder");
-                    return self.open_later();
-                }
-                let disk = LocalFileSystem::new_with_prefix(&self.path)?;
-                // The spool lets go of what was stored: it has to be on the platter.
-                (Arc::new(disk.with_fsync(true)), None)
+                let folder = self.path.as_ref();
+                let disk = match fs::create_dir_all(folder) {
+                    Ok(()) => LocalStore::open(folder),
+                    Err(error) => {
+                        // Receiving goes on: it may be put right while the spool holds.
+                        tracing::error!(
+                            folder = self.path, %error,
+                            "cannot create the store's folder"
+                        );
+                        LocalStore::open_later(folder)
+                    }
+                };
+                (Arc::new(disk.map_err(OpenStoreError::Folder)?), None)
             }
             StoreKind::Memory => (Arc::new(InMemory::new()), None),
-            StoreKind::S3 => {
-                let endpoint = variables.first_of(&S3_ENDPOINTS);
-                let builder = variables
-                    .apply("AWS_", AmazonS3Builder::new(), AmazonS3Builder::with_config)
-                    .with_bucket_name(&self.bucket)
-                    .with_allow_http(is_plain(endpoint));
-                signing(builder.with_retry(retry).build()?)
-            }
-            StoreKind::Google => {
-                let mut builder = GoogleCloudStorageBuilder::new();
-                if let Some(path) = variables.first_of(&["SERVICE_ACCOUNT"]) {
-                    builder = builder.with_service_account_path(path);
-                }
-                let builder = variables
-                    .apply("GOOGLE_", builder, GoogleCloudStorageBuilder::with_config)
-                    .with_bucket_name(&self.bucket);
-                signing(builder.with_retry(retry).build()?)
-            }
-            StoreKind::Azure => {
-                let endpoint = variables.first_of(&AZURE_ENDPOINTS);
-                let mut builder = variables
-                    .apply(
-                        "AZURE_",
-                        MicrosoftAzureBuilder::new(),
-                        MicrosoftAzureBuilder::with_config,
-                    )
-                    .with_container_name(&self.bucket);
-                if let Some(msi) = variables.first_of(&["IDENTITY_ENDPOINT"]) {
-                    builder = builder.with_msi_endpoint(msi);
-                }
-                if endpoint.is_some() {
-                    builder = builder.with_allow_http(is_plain(endpoint));
-                }
-                signing(builder.with_retry(retry).build()?)
-            }
+            StoreKind::S3 => signing(self.s3(variables).map_err(wrong)?),
+            StoreKind::Google => signing(self.google(variables).map_err(wrong)?),
+            StoreKind::Azure => signing(self.azure(variables).map_err(wrong)?),
         };
         Ok(OpenStore {
             client,
             signer,
             prefix: self.prefix.clone(),
             is_local: self.kind == StoreKind::File,
+            folder: self.local_folder(),
         })
     }
-}
 
-impl StoreUrl {
-    /// A folder on local disk that can't be there yet; every write tries to make it.
-    fn open_later(&self) -> Result<OpenStore, OpenStoreError> {
-        let folder = std::path::absolute(&self.path).unwrap_or_else(|_| PathBuf::from(&self.path));
-        let prefix = Path::from_absolute_path(folder).map_err(object_store::Error::from)?;
-        let client = Arc::new(LocalFileSystem::new().with_fsync(true));
-        Ok(OpenStore {
-            client,
-            signer: None,
-            prefix,
-            is_local: true,
+    fn s3(&self, variables: &Variables) -> Result<AmazonS3, Vec<String>> {
+        variables.make::<AmazonS3ConfigKey, _>(|variables| {
+            variables
+                .apply("AWS_", AmazonS3Builder::new(), AmazonS3Builder::with_config)
+                .with_bucket_name(&self.bucket)
+                .with_allow_http(is_plain(variables.s3_endpoint()))
+                .with_retry(retries())
+                .build()
+        })
+    }
+
+    fn google(&self, variables: &Variables) -> Result<GoogleCloudStorage, Vec<String>> {
+        variables.make::<GoogleConfigKey, _>(|variables| {
+            let mut builder = GoogleCloudStorageBuilder::new();
+            if let Some(path) = variables.get("SERVICE_ACCOUNT") {
+                builder = builder.with_service_account_path(path);
+            }
+            variables
+                .apply("GOOGLE_", builder, GoogleCloudStorageBuilder::with_config)
+                .with_bucket_name(&self.bucket)
+                .with_retry(retries())
+                .build()
+        })
+    }
+
+    fn azure(&self, variables: &Variables) -> Result<MicrosoftAzure, Vec<String>> {
+        variables.make::<AzureConfigKey, _>(|variables| {
+            let mut builder = variables
+                .apply(
+                    "AZURE_",
+                    MicrosoftAzureBuilder::new(),
+                    MicrosoftAzureBuilder::with_config,
+                )
+                .with_container_name(&self.bucket);
+            if let Some(msi) = variables.get("IDENTITY_ENDPOINT") {
+                builder = builder.with_msi_endpoint(msi);
+            }
+            let endpoint = variables.azure_endpoint();
+            if endpoint.is_some() {
+                builder = builder.with_allow_http(is_plain(endpoint));
+            }
+            builder.with_retry(retries()).build()
         })
     }
 }
@@ -322,6 +324,14 @@ impl fmt::Display for StoreUrl {
     }
 }
 
+fn retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: CLIENT_RETRIES,
+        retry_timeout: CLIENT_RETRY_TIMEOUT,
+        ..RetryConfig::default()
+    }
+}
+
 /// A client that also signs.
 fn signing<S: ObjectStore + Signer>(store: S) -> (Arc<dyn ObjectStore>, Option<Arc<dyn Signer>>) {
     let store = Arc::new(store);
@@ -332,14 +342,6 @@ fn signing<S: ObjectStore + Signer>(store: S) -> (Arc<dyn ObjectStore>, Option<A
 /// Plain http is for endpoints that say so, whatever other settings say.
 fn is_plain(endpoint: Option<&str>) -> bool {
     endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
-}
-
-fn without_credentials(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-        _ => url.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -363,6 +365,28 @@ mod tests {
             Err(E::NoPath { .. })
         ));
         assert!(matches!(StoreUrl::parse("file:///"), Err(E::NoPath { .. })));
+        for bucket in [
+            "s3://b",
+            "s3://a:80",
+            "gs://b%C3%BCcket/x",
+            "az://Container",
+            "az://my_container",
+            "abfss://container@account.dfs.core.windows.net/x",
+        ] {
+            let parsed = StoreUrl::parse(bucket);
+            assert!(
+                matches!(parsed, Err(E::Bucket { .. })),
+                "{bucket}: {parsed:?}"
+            );
+        }
+        for bucket in [
+            "s3://My_old.bucket",
+            "gs://a.b-c",
+            "az://$web/x",
+            "az://con-1",
+        ] {
+            assert!(StoreUrl::parse(bucket).is_ok(), "{bucket}");
+        }
     }
 
     #[test]

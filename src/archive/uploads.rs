@@ -1,18 +1,20 @@
 //! Sends to the store what waits in the outbox, on behalf of a thread that does not wait for it:
-//! each upload ends in an [`Event`].
+//! each try ends in an [`Event`].
 //!
-//! Invariant: every upload that was started sends exactly one event, however long the store is
-//! away, unless the program stops before. What fails is tried again, with pauses that grow and
-//! are never the same for two; only what the store will never take is given up.
+//! Invariant: every try that was started sends exactly one event, unless the program stops before.
+//! Whether and when something that failed is tried again is up to whoever hears the event; nothing
+//! sleeps here, so that no upload that has to wait takes the place of another.
 
 use std::{
+    collections::HashSet,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -20,36 +22,137 @@ use tokio::runtime::Handle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Archive, ReadyBatch, StoreError, Trouble,
-    delivery::{Delivered, DeliveryError, Joiner, deliver},
+    Archive, ReadyBatch, StoreError,
+    delivery::{Delivered, PART_BYTES, deliver},
+    joining::Joiner,
+    turns::{Turn, Turns},
 };
 use crate::{
-    backoff::Backoff,
     bell::Bell,
+    disk::{DiskFile, SharedDisk, read_file},
     metrics::Metrics,
-    outbox::{Label, ParcelId},
+    outbox::{Label, ParcelId, scratch_file},
+    panics::{Panicked, Panics, Task},
+    reconcile::TraceId,
+    time::{SharedClock, Timestamp},
 };
 
-/// An error that nobody knows, that came this often for one object while the store took this many
-/// others, is that object's.
-const STUBBORN_TRIES: u32 = 10;
-const STUBBORN_OTHERS: u64 = 10;
-/// How often a parcel is read before it is given up.
-const READ_TRIES: u32 = 10;
+/// What an upload takes in memory, at most: larger objects go in parts.
+pub const MAX_UPLOAD_MEMORY: u64 = PART_BYTES;
 
-/// How an upload ended.
+/// How a try ended.
 #[derive(Debug)]
 pub enum Event {
-    /// Its label says where it stands, which need not be where it was to go.
+    /// Its label says where it is, which need not be where it was to go.
     Stored {
         parcel: ParcelId,
         label: Box<Label>,
         bytes: u64,
+        /// The label is that of an object that other parcels may lead to as well.
+        is_joined: bool,
     },
-    /// It will never be in the store.
-    Lost { parcel: ParcelId },
-    /// A batch of the index is where it belongs, or will never be there.
-    IndexDone { batch: ReadyBatch, stored: bool },
+    /// It is not in the store.
+    Failed {
+        parcel: ParcelId,
+        failure: UploadError,
+    },
+    /// A batch of the index is in the store.
+    IndexStored { batch: ReadyBatch },
+    /// It is not.
+    IndexFailed {
+        batch: ReadyBatch,
+        failure: UploadError,
+    },
+}
+
+/// Why something is not in the store.
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    #[error(transparent)]
+    Store(StoreError),
+    /// The disk may be able to read it later.
+    #[error("cannot read it from local disk")]
+    Read(#[source] io::Error),
+    /// Reading it again gives the same.
+    #[error("it is damaged or gone")]
+    Damaged(#[source] io::Error),
+    #[error("its key {0:?} is not that of a reconcile")]
+    Key(String),
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
+    #[error("cannot join it with what is stored of its reconcile, on local disk")]
+    Join(#[source] io::Error),
+    /// It waits for that, though not forever.
+    #[error("the beginning of its reconcile is not stored yet")]
+    Early,
+    #[error("others keep changing the objects of its reconcile")]
+    Contended,
+}
+
+impl UploadError {
+    /// What a person can do about it; the store's errors say it themselves.
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.trouble.advice(),
+            Self::Join(_) => "make room on the volume of --data-dir, where parts are joined",
+            Self::Contended => {
+                "let no other program change the objects below v1/reconciles, and check that the \
+                 store lists and reads what was just written"
+            }
+            Self::Read(_) => "check the volume of --data-dir",
+            Self::Early => {
+                "nothing: it waits for the beginning of its reconcile, though not forever"
+            }
+            Self::Damaged(_) | Self::Key(_) | Self::Panicked(_) => "nothing; please report it",
+        }
+    }
+
+    /// It was in reach, and could not be joined with what is stored of its reconcile.
+    pub const fn is_unjoined(&self) -> bool {
+        matches!(self, Self::Join(_) | Self::Contended)
+    }
+
+    /// What the store or the disk said.
+    pub fn detail(&self) -> String {
+        match self {
+            Self::Store(error) => error.detail(),
+            Self::Read(error) | Self::Damaged(error) | Self::Join(error) => error.to_string(),
+            Self::Key(_) | Self::Early | Self::Contended | Self::Panicked(_) => String::new(),
+        }
+    }
+}
+
+impl From<io::Error> for UploadError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => {
+                Self::Damaged(error)
+            }
+            _ => Self::Read(error),
+        }
+    }
+}
+
+/// While stopping, a part without its beginning waits this long for it. Another sidecar stores a
+/// beginning that is not continued after 2 s; `--shutdown-timeout` is 5 s by default.
+const DRAINING_PATIENCE: Duration = Duration::from_millis(2_500);
+
+/// A parcel to be sent.
+#[derive(Clone, Debug)]
+pub struct Shipment {
+    pub parcel: ParcelId,
+    pub path: PathBuf,
+    /// It has been refused before; meanwhile another part of its reconcile may have been stored.
+    pub is_retried: bool,
+    /// How often it failed before.
+    pub tries: u32,
+}
+
+/// Who hears how tries end: events go there, and the bell is rung for each.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    pub events: mpsc::Sender<Event>,
+    pub bell: Arc<Bell>,
 }
 
 /// Starts uploads.
@@ -59,47 +162,43 @@ pub struct Uploads {
     runtime: Handle,
     tracker: TaskTracker,
     stop: CancellationToken,
-    events: mpsc::Sender<Event>,
-    bell: Arc<Bell>,
+    listener: Listener,
 }
 
 /// What the uploads share.
 #[derive(Debug)]
 pub(super) struct Shared {
+    disk: SharedDisk,
     archive: Archive,
     joiner: Joiner,
     metrics: Metrics,
-    backoff: Backoff,
-    /// What is wrong with the store, if something is.
-    trouble: Mutex<Option<Trouble>>,
-    successes: AtomicU64,
+    clock: SharedClock,
+    started_at: Timestamp,
+    /// When the program was told to end: there is a deadline.
+    draining_since: OnceLock<Timestamp>,
+    turns: Turns,
+    /// Files without a name that were begun.
+    scratches: AtomicU64,
+    /// Batches of the index whose contents are in the store, and which are not.
+    half_stored: Mutex<HashSet<PathBuf>>,
 }
 
 impl Uploads {
-    /// Events go to `events`, and `bell` is rung for each.
     pub fn new(
+        disk: SharedDisk,
         archive: Archive,
         joiner: Joiner,
         metrics: Metrics,
+        clock: SharedClock,
         stop: CancellationToken,
-        events: mpsc::Sender<Event>,
-        bell: Arc<Bell>,
+        listener: Listener,
     ) -> Self {
-        let shared = Shared {
-            archive,
-            joiner,
-            metrics,
-            backoff: Backoff::default(),
-            trouble: Mutex::new(None),
-            successes: AtomicU64::new(0),
-        };
         Self {
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared::new(disk, archive, joiner, metrics, clock)),
             runtime: Handle::current(),
             tracker: TaskTracker::new(),
             stop,
-            events,
-            bell,
+            listener,
         }
     }
 
@@ -107,55 +206,41 @@ impl Uploads {
         &self.shared.archive
     }
 
-    /// Whether the last call to the store failed.
-    pub fn is_failing(&self) -> bool {
-        let trouble = &self.shared.trouble;
-        trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+    /// The program is about to end.
+    pub fn hurry(&self) {
+        self.shared.hurry();
     }
 
-    /// Sends a parcel.
-    pub fn send(&self, parcel: ParcelId, path: PathBuf) {
+    /// Sends a parcel, once.
+    pub fn send(&self, shipment: Shipment) {
         let shared = Arc::clone(&self.shared);
+        let parcel = shipment.parcel;
         self.spawn(async move {
-            let mut failed_reads = 0;
-            loop {
-                match deliver(&shared, &path).await {
-                    Ok(Delivered { label, bytes }) => {
-                        return Event::Stored {
-                            parcel,
-                            label: Box::new(label),
-                            bytes,
-                        };
-                    }
-                    // What the disk fails to read now it may read later.
-                    Err(DeliveryError::Read(error))
-                        if failed_reads < READ_TRIES && !is_damage(&error) =>
-                    {
-                        tracing::warn!(path = %path.display(), %error, "cannot read an object yet");
-                        tokio::time::sleep(shared.backoff.pause(failed_reads)).await;
-                        failed_reads += 1;
-                    }
-                    Err(error) => {
-                        tracing::error!(
-                            path = %path.display(), %error, detail = error.detail(),
-                            "an object is lost: it will never be in the store"
-                        );
-                        return Event::Lost { parcel };
-                    }
-                }
+            let delivery = Box::pin(deliver(&shared, &shipment));
+            match shared.guarded(delivery).await {
+                Ok(Delivered {
+                    label,
+                    bytes,
+                    is_joined,
+                }) => Event::Stored {
+                    parcel,
+                    label: Box::new(label),
+                    bytes,
+                    is_joined,
+                },
+                Err(failure) => Event::Failed { parcel, failure },
             }
         });
     }
 
-    /// Sends a batch of the index.
+    /// Sends a batch of the index, once.
     pub fn send_index(&self, batch: ReadyBatch) {
         let shared = Arc::clone(&self.shared);
         self.spawn(async move {
-            let stored = shared.store_index(&batch).await;
-            Event::IndexDone { batch, stored }
+            match shared.guarded(shared.store_index(&batch)).await {
+                Ok(()) => Event::IndexStored { batch },
+                Err(failure) => Event::IndexFailed { batch, failure },
+            }
         });
     }
 
@@ -166,127 +251,132 @@ impl Uploads {
     }
 
     fn spawn(&self, upload: impl Future<Output = Event> + Send + 'static) {
-        let (stop, events, bell) = (
-            self.stop.clone(),
-            self.events.clone(),
-            Arc::clone(&self.bell),
-        );
+        let (stop, listener) = (self.stop.clone(), self.listener.clone());
         let send = async move {
             if let Some(event) = stop.run_until_cancelled(upload).await {
                 // Nobody listens any more once the program stops.
-                drop(events.send(event));
-                bell.ring();
+                drop(listener.events.send(event));
+                listener.bell.ring();
             }
         };
         self.tracker.spawn_on(send, &self.runtime);
     }
 }
 
-/// Whether reading again gives the same.
-fn is_damage(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::InvalidData | io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
-    )
-}
-
-/// How often something was tried, and how many other things worked meanwhile.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tries {
-    pub(super) count: u32,
-    successes_before: u64,
-}
-
 impl Shared {
+    pub(super) fn new(
+        disk: SharedDisk,
+        archive: Archive,
+        joiner: Joiner,
+        metrics: Metrics,
+        clock: SharedClock,
+    ) -> Self {
+        Self {
+            disk,
+            archive,
+            joiner,
+            metrics,
+            started_at: clock.now(),
+            clock,
+            draining_since: OnceLock::new(),
+            turns: Turns::default(),
+            scratches: AtomicU64::new(0),
+            half_stored: Mutex::default(),
+        }
+    }
+
+    pub(super) fn hurry(&self) {
+        self.draining_since.get_or_init(|| self.clock.now());
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining_since.get().is_some()
+    }
+
+    /// Whether there is time to wait for what may never come.
+    pub(super) fn may_wait(&self) -> bool {
+        let since = self.draining_since.get();
+        since.is_none_or(|since| self.now().since(*since) < DRAINING_PATIENCE)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// When this process began to send.
+    pub(super) fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// To be held while something of this trace is sent.
+    pub(super) async fn turn_of(&self, trace_id: &TraceId) -> Turn<'_> {
+        self.turns.of(trace_id).await
+    }
+
+    /// To be held while documents are joined.
+    pub(super) async fn turn_to_join(&self) -> Turn<'_> {
+        self.turns.joining().await
+    }
+
+    /// A file without a name, in this folder.
+    pub(super) fn scratch(&self, folder: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let number = self.scratches.fetch_add(1, Ordering::Relaxed);
+        scratch_file(self.disk.as_ref(), folder, number)
+    }
+
+    pub(super) fn disk(&self) -> &SharedDisk {
+        &self.disk
+    }
+
     pub(super) fn archive(&self) -> &Archive {
         &self.archive
+    }
+
+    pub(super) fn panics(&self) -> &Panics {
+        self.metrics.panics()
     }
 
     pub(super) fn joiner(&self) -> Joiner {
         self.joiner
     }
 
-    pub(super) fn first_try(&self) -> Tries {
-        Tries {
-            count: 0,
-            successes_before: self.successes.load(Ordering::Relaxed),
+    /// A try that a panic may interrupt, which is a failure like others then.
+    async fn guarded<T>(
+        &self,
+        upload: impl Future<Output = Result<T, UploadError>>,
+    ) -> Result<T, UploadError> {
+        let outcome = self.panics().catch_in(Task::Upload, upload).await?;
+        if outcome.is_ok() {
+            self.panics().works(Task::Upload);
         }
+        outcome
     }
 
-    /// Stores a batch of the index; tells whether it is there.
-    async fn store_index(&self, batch: &ReadyBatch) -> bool {
-        let ReadyBatch { key, path, .. } = batch;
-        let mut failed_reads = 0;
-        let body = loop {
-            match std::fs::read(path) {
-                Ok(body) => break Bytes::from(body),
-                Err(error) if failed_reads < READ_TRIES && !is_damage(&error) => {
-                    tracing::warn!(%key, %error, "cannot read a batch of the index yet");
-                    tokio::time::sleep(self.backoff.pause(failed_reads)).await;
-                    failed_reads += 1;
-                }
-                Err(error) => {
-                    tracing::error!(%key, %error, "a batch of the index is lost: it can't be read");
-                    return false;
-                }
-            }
-        };
-        let mut tries = self.first_try();
-        loop {
-            match self.archive.put_index(key, body.clone()).await {
-                Ok(()) => {
-                    self.succeeded();
-                    return true;
-                }
-                Err(error) if self.may_try_again(&mut tries, &error).await => {}
-                Err(error) => {
-                    tracing::error!(
-                        %key, %error, detail = error.detail(),
-                        "a batch of the index is lost: the store will never take it"
-                    );
-                    return false;
-                }
-            }
-        }
-    }
-
-    /// Pauses, unless it makes no sense to try the same again.
-    pub(super) async fn may_try_again(&self, tries: &mut Tries, error: &StoreError) -> bool {
+    /// Counts a call to the store that failed.
+    pub(super) fn failed(&self, error: StoreError) -> UploadError {
         self.metrics.store_failed();
-        let others = self.successes.load(Ordering::Relaxed) - tries.successes_before;
-        let is_stubborn = tries.count >= STUBBORN_TRIES && others >= STUBBORN_OTHERS;
-        if !error.trouble.is_transient() || is_stubborn {
-            return false;
-        }
-        self.failed(error);
-        tokio::time::sleep(self.backoff.pause(tries.count)).await;
-        tries.count += 1;
-        true
+        UploadError::Store(error)
     }
 
-    /// Says once that the store works again.
-    pub(super) fn succeeded(&self) {
-        self.successes.fetch_add(1, Ordering::Relaxed);
-        if self
-            .trouble
+    async fn store_index(&self, batch: &ReadyBatch) -> Result<(), UploadError> {
+        let ReadyBatch { key, path, .. } = batch;
+        let body = read_file(self.disk.as_ref(), path)?;
+        let body = Bytes::from(body.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?);
+        let failed = |error| self.failed(error);
+        // NOTE: where most calls fail, two in a row would hardly ever succeed.
+        if !self.half_stored().contains(path) {
+            let put = self.archive.put_contents(key, body.clone()).await;
+            put.map_err(failed)?;
+            self.half_stored().insert(path.clone());
+        }
+        self.archive.put_batch(key, body).await.map_err(failed)?;
+        self.half_stored().remove(path);
+        Ok(())
+    }
+
+    fn half_stored(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.half_stored
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .take()
-            .is_some()
-        {
-            tracing::info!("the store works again");
-        }
-    }
-
-    /// Says once what is wrong, and again if it is something else.
-    fn failed(&self, error: &StoreError) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if *trouble != Some(error.trouble) {
-            *trouble = Some(error.trouble);
-            tracing::warn!(
-                %error, detail = error.detail(), advice = error.trouble.advice(),
-                "cannot store; payloads wait in the spool"
-            );
-        }
     }
 }

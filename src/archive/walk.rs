@@ -1,4 +1,4 @@
-//! The objects and index batches of a store on local disk, a few at a time, by the minute in which they were stored.
+//! The files of a store on local disk, a few at a time, by the minute in which they were stored.
 //!
 //! Invariant: memory grows with the depth of the folders, not with what is in them.
 
@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::staging::is_staged;
 use crate::time::Timestamp;
 
 /// Files looked at in a step.
@@ -38,6 +39,24 @@ impl Minute {
     }
 }
 
+/// What a file is to the store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Object,
+    /// Being written, or left by a process that died.
+    Staged,
+    Folder,
+}
+
+/// A file or a folder that was come across.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) kind: Kind,
+    /// In which it was last written to.
+    pub(super) minute: Minute,
+    pub(super) disk_bytes: u64,
+}
+
 /// All files below some folders, a few at a time.
 #[derive(Debug)]
 pub(super) struct Walk {
@@ -53,9 +72,9 @@ impl Walk {
         }
     }
 
-    /// Visits some objects, with their minute and size; tells whether these were the last. What
-    /// can't be read is passed over.
-    pub(super) fn advance(&mut self, mut visit: impl FnMut(&Path, Minute, u64)) -> bool {
+    /// Visits some files and folders; tells whether these were the last. What can't be read is passed
+    /// over, and so is what is not the store's.
+    pub(super) fn advance(&mut self, mut visit: impl FnMut(&Path, Found)) -> bool {
         for _ in 0..FILES_A_STEP {
             if let Some(folder) = self.unopened.pop() {
                 self.open.extend(fs::read_dir(folder).ok());
@@ -69,35 +88,55 @@ impl Walk {
                 continue;
             };
             let Ok(entry) = entry else { continue };
-            match entry.metadata() {
-                Ok(metadata) if metadata.is_dir() => self.unopened.push(entry.path()),
-                Ok(metadata) => {
-                    let path = entry.path();
-                    if let Some(minute) = Minute::of_file(&metadata)
-                        && is_object(&path)
-                    {
-                        visit(&path, minute, metadata.len());
-                    }
-                }
-                Err(_) => {}
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            let path = entry.path();
+            let (kind, minute) = (kind_of(&path, &metadata), Minute::of_file(&metadata));
+            if let (Some(kind), Some(minute)) = (kind, minute) {
+                let disk_bytes = disk_bytes(&metadata);
+                visit(
+                    &path,
+                    Found {
+                        kind,
+                        minute,
+                        disk_bytes,
+                    },
+                );
+            }
+            if metadata.is_dir() {
+                self.unopened.push(path);
             }
         }
         false
     }
 }
 
-/// Staged files and strangers are none.
-fn is_object(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| {
-        [
-            ".json",
-            ".json.zst",
-            ".json.gz",
-            ".jsonl.zst",
-            ".contents.txt",
-        ]
-        .iter()
-        .any(|end| name.ends_with(end))
-    })
+/// What a file takes on disk, as `du` counts it.
+fn disk_bytes(metadata: &fs::Metadata) -> u64 {
+    match metadata.blocks() {
+        // Some file systems don't tell.
+        0 => metadata.len(),
+        blocks => blocks.saturating_mul(512),
+    }
+}
+
+/// Strangers are none of these.
+fn kind_of(path: &Path, metadata: &fs::Metadata) -> Option<Kind> {
+    if metadata.is_dir() {
+        return Some(Kind::Folder);
+    }
+    let name = path.file_name()?.to_str()?;
+    if is_staged(name) {
+        return Some(Kind::Staged);
+    }
+    let endings = [
+        ".json",
+        ".json.zst",
+        ".json.gz",
+        ".jsonl.zst",
+        ".contents.txt",
+    ];
+    let is_object = endings.iter().any(|end| name.ends_with(end));
+    is_object.then_some(Kind::Object)
 }

@@ -21,7 +21,7 @@
 mod open;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -31,7 +31,7 @@ use crate::{
     reconcile::{
         ClosedReconcile, Closing, Half, NO_RESPONSE_AFTER, Subject, SubjectIdentity, TraceId,
     },
-    record::RecordKind,
+    record::{Position, RecordKind},
     time::Timestamp,
 };
 
@@ -86,6 +86,10 @@ pub struct Assembler {
     ahead: Duration,
     open: HashMap<TraceId, OpenReconcile>,
     deadlines: BTreeSet<(Timestamp, TraceId)>,
+    /// By the place of their first record in the log.
+    oldest: BTreeMap<Position, TraceId>,
+    /// By the arrival of the record that came first.
+    arrivals: BTreeSet<(Timestamp, TraceId)>,
     newest_of: HashMap<SubjectIdentity, TraceId>,
 }
 
@@ -97,6 +101,8 @@ impl Assembler {
             ahead: Duration::ZERO,
             open: HashMap::new(),
             deadlines: BTreeSet::new(),
+            oldest: BTreeMap::new(),
+            arrivals: BTreeSet::new(),
             newest_of: HashMap::new(),
         }
     }
@@ -122,7 +128,16 @@ impl Assembler {
             .or_insert_with(|| OpenReconcile::new(subject, arrival.half.received_at));
         self.deadlines
             .remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
+        let (position, first) = (arrival.half.position, reconcile.first_received_at());
+        if reconcile.record_count() == 0 {
+            self.oldest.insert(position, trace_id.clone());
+        }
         reconcile.add(arrival, now);
+        if reconcile.record_count() == 1 || reconcile.first_received_at() != first {
+            self.arrivals.remove(&(first, trace_id.clone()));
+            self.arrivals
+                .insert((reconcile.first_received_at(), trace_id.clone()));
+        }
         // NOTE: after adding, which may be what names the subject.
         if is_newest {
             self.newest_of
@@ -167,10 +182,7 @@ impl Assembler {
 
     /// Arrival of the oldest record in an open reconcile.
     pub fn oldest_arrival(&self) -> Option<Timestamp> {
-        self.open
-            .values()
-            .map(OpenReconcile::first_received_at)
-            .min()
+        self.arrivals.first().map(|(arrival, _)| *arrival)
     }
 
     /// Goes on from here if the clock stepped back further than anything is waited for: standing
@@ -220,11 +232,7 @@ impl Assembler {
 
     fn close_oldest(&mut self, closed: &mut Vec<ClosedReconcile>) {
         // NOTE: by place in the log, not by time: no two are equal, and no clock steps.
-        let oldest = self
-            .open
-            .iter()
-            .min_by_key(|(_, reconcile)| reconcile.first_position());
-        if let Some(trace_id) = oldest.map(|(trace_id, _)| trace_id.clone()) {
+        if let Some(trace_id) = self.oldest.first_key_value().map(|(_, id)| id.clone()) {
             self.close(&trace_id, Closing::Flooded, closed);
         }
     }
@@ -235,6 +243,11 @@ impl Assembler {
         };
         self.deadlines
             .remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
+        self.arrivals
+            .remove(&(reconcile.first_received_at(), trace_id.clone()));
+        if let Some(position) = reconcile.first_position() {
+            self.oldest.remove(&position);
+        }
         let identity = reconcile.subject().identity();
         if self.newest_of.get(&identity) == Some(trace_id) {
             self.newest_of.remove(&identity);

@@ -91,6 +91,7 @@ impl OpenReconcile {
             error,
             request: None,
             response: None,
+            unanswered: None,
         };
         *half_of(&mut step, kind) = Some(half);
         self.steps.push(step);

@@ -25,20 +25,38 @@ pub(crate) fn backlogs(
     data_dir: &Path,
     now: Timestamp,
 ) -> io::Result<Vec<(&'static str, Backlog)>> {
-    let folder = |what, path: &str| io::Result::Ok((what, Backlog::of(&data_dir.join(path), now)?));
-    let mut spool = folder("messages in the spool", "spool")?;
+    let folder = |what, path: &str| {
+        let backlog = Backlog::of(&data_dir.join(path), now, |_| true)?;
+        io::Result::Ok((what, backlog))
+    };
+    let is_segment = |path: &Path| path.extension().is_some_and(|end| end == "seg");
+    let spool = Backlog::of(&data_dir.join("spool"), now, is_segment)?;
+    let mut spool = ("messages in the spool", spool);
     // The newest segment stays until the next begins, whether or not all of it is done.
     spool.1.is_stuck &= spool.1.files > 1;
+    // Nothing leaves the quarantine by itself.
+    let quarantined = |what, of_messages: bool| {
+        let is_it = |path: &Path| is_message(path) == of_messages;
+        let mut backlog = Backlog::of(&data_dir.join("quarantine"), now, is_it)?;
+        backlog.is_stuck = backlog.files > 0;
+        io::Result::Ok((what, backlog))
+    };
     Ok(vec![
         spool,
         folder("objects for the store", "outbox/objects")?,
         folder("index lines for the store", "outbox/index")?,
         folder("spans for the collector", "outbox/traces")?,
+        quarantined("refused, in quarantine", false)?,
+        quarantined("messages that kill the process", true)?,
     ])
 }
 
+fn is_message(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "message")
+}
+
 impl Backlog {
-    fn of(folder: &Path, now: Timestamp) -> io::Result<Self> {
+    fn of(folder: &Path, now: Timestamp, is_it: impl Fn(&Path) -> bool) -> io::Result<Self> {
         let mut backlog = Self::default();
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(backlog),
@@ -46,17 +64,14 @@ impl Backlog {
         };
         for entry in entries {
             let entry = entry?;
-            // What is done with, and what is empty and will be used again.
             let path = entry.path();
-            let is_beside = path
-                .extension()
-                .is_some_and(|end| end == "done" || end == "spare");
+            let is_note = path.extension().is_some_and(|end| end == "note");
             let metadata = match entry.metadata() {
                 // A running sidecar takes files away while we look.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata?,
             };
-            if is_beside || !metadata.is_file() {
+            if is_note || !metadata.is_file() || !is_it(&path) {
                 continue;
             }
             let written_at = Timestamp::from_parts(metadata.mtime(), 0).unwrap_or_default();

@@ -8,13 +8,16 @@ use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
     answers::{Example, Finding, Health, Oddity, PayloadsError},
-    archive::SubjectFilter,
+    archive::{FailureNote, StandingNote, SubjectFilter},
     causes::with_causes,
+    disk::LocalDisk,
     line::{Line, PayloadState},
+    outbox::{Quarantine, Quarantined},
     time::Timestamp,
 };
 
 use super::{
+    TROUBLE,
     backlog::{Backlog, backlogs},
     ls::short_id,
     row::{Row, Style},
@@ -28,6 +31,10 @@ use super::{
 const LATELY: Duration = Duration::from_hours(24);
 /// Broken parts of the index that are named.
 const NAMED_PARTS: usize = 3;
+/// Characters of what the store said.
+const MAX_DETAIL: usize = 400;
+/// Files in quarantine that are listed.
+const LISTED: usize = 20;
 /// Objects that are looked for, of those that were on their way.
 const LOOKED_FOR: usize = 20;
 
@@ -51,7 +58,9 @@ pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
         session.screen.value(&told)?;
     }
     session.screen.close()?;
-    Ok(if checkup.is_well() {
+    Ok(if checkup.store.is_some() {
+        ExitCode::from(TROUBLE)
+    } else if checkup.is_well() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -69,6 +78,10 @@ struct Checkup {
     /// Some of them.
     unreadable_parts: Vec<String>,
     backlogs: Option<(PathBuf, Vec<(&'static str, Backlog)>)>,
+    /// How writing to the store goes, as a sidecar on this machine noted it.
+    writing: Option<StandingNote>,
+    /// The oldest in quarantine.
+    quarantined: Vec<Quarantined>,
 }
 
 impl Checkup {
@@ -110,17 +123,30 @@ impl Checkup {
         }
         let data_dir = session.data_dir.clone();
         let backlogs = data_dir.filter(|data_dir| data_dir.is_dir());
+        let note = match &backlogs {
+            Some(data_dir) => StandingNote::read(data_dir)
+                .with_context(|| format!("cannot look into {}", data_dir.display()))?,
+            None => None,
+        };
         let backlogs = backlogs.map(|data_dir| {
             let waiting = backlogs_of(&data_dir, session.now)?;
             anyhow::Ok((data_dir, waiting))
         });
+        let backlogs = backlogs.transpose()?;
+        let quarantined = match &backlogs {
+            Some((data_dir, _)) => Quarantine::list(&LocalDisk, &data_dir.join("quarantine"))
+                .with_context(|| format!("cannot look into {}", data_dir.display()))?,
+            None => Vec::new(),
+        };
         Ok(Self {
             since,
             health,
             store,
             unreadable,
             unreadable_parts,
-            backlogs: backlogs.transpose()?,
+            backlogs,
+            writing: note,
+            quarantined,
         })
     }
 
@@ -130,7 +156,19 @@ impl Checkup {
             && self.health.reconciles > 0
             && self.store.is_none()
             && self.unreadable == 0
+            && self.failure().is_none()
+            && self.unjoined().is_none()
             && !waiting.into_iter().any(|(_, backlog)| backlog.is_stuck)
+    }
+
+    /// Why a sidecar on this machine can't write to the store.
+    fn failure(&self) -> Option<&FailureNote> {
+        self.writing.as_ref()?.failure.as_ref()
+    }
+
+    /// Why parts of reconciles can't be joined there.
+    fn unjoined(&self) -> Option<&FailureNote> {
+        self.writing.as_ref()?.unjoined.as_ref()
     }
 
     fn rows(&self, session: &Session) -> Vec<Row> {
@@ -198,7 +236,30 @@ impl Checkup {
                 Row::new().with(Style::Strong, title),
                 Row::new(),
             ]);
+            if let Some(note) = &self.writing {
+                table.push(vec![
+                    mark(note.failure.is_some()),
+                    plain("writing to the store".to_owned()),
+                    plain(tell_writing(note)),
+                ]);
+            }
+            if let Some(failure) = self.unjoined() {
+                table.push(vec![
+                    mark(true),
+                    plain("joining parts of reconciles".to_owned()),
+                    plain(format!("keeps failing: {}", tell_failure(failure))),
+                ]);
+            }
             rows.extend(table.lay_out());
+            if !self.quarantined.is_empty() {
+                let mut table = Table::new(&["QUARANTINED", "WHAT", "REASON"]);
+                for file in self.quarantined.iter().take(LISTED) {
+                    let (what, reason) = tell_quarantined(file);
+                    table.push(vec![plain(file.id.to_string()), plain(what), plain(reason)]);
+                }
+                rows.push(Row::new());
+                rows.extend(table.lay_out());
+            }
         }
         rows
     }
@@ -237,6 +298,13 @@ impl Checkup {
             unreadable_parts: &self.unreadable_parts,
             findings: findings.collect(),
             waiting: waiting.collect(),
+            writing: self.writing.as_ref(),
+            quarantined: self
+                .quarantined
+                .iter()
+                .take(LISTED)
+                .map(told_file)
+                .collect(),
         }
     }
 }
@@ -268,6 +336,52 @@ fn tell_example(example: &Example) -> String {
     told
 }
 
+/// `refused since …: the store denies access; allow …`
+fn tell_writing(note: &StandingNote) -> String {
+    let since = note.since.rfc3339_millis();
+    match &note.failure {
+        None => format!("works since {since}"),
+        Some(failure) => {
+            let state = if failure.is_refusal {
+                "refused"
+            } else {
+                "fails"
+            };
+            let told = tell_failure(failure);
+            format!("{state} since {since}: {told}")
+        }
+    }
+}
+
+/// `the store refuses the request (… 400 Bad Request …); see what the store says …`
+fn tell_failure(failure: &FailureNote) -> String {
+    let FailureNote {
+        error,
+        advice,
+        detail,
+        ..
+    } = failure;
+    let mut words: String = detail.chars().take(MAX_DETAIL).collect();
+    if words.len() < detail.len() {
+        words.push('…');
+    }
+    if words.is_empty() {
+        format!("{error}; {advice}")
+    } else {
+        format!("{error} ({words}); {advice}")
+    }
+}
+
+/// `3-t.parcel v1/reconciles/…: the store refuses this object: …`
+fn tell_quarantined(file: &Quarantined) -> (String, String) {
+    let note = file.note(&LocalDisk);
+    let (what, reason) = note.map(|note| (note.what, note.reason)).unzip();
+    (
+        what.unwrap_or_else(|| file.name.clone()),
+        reason.unwrap_or_default(),
+    )
+}
+
 #[derive(Serialize)]
 struct Told<'t> {
     is_well: bool,
@@ -278,6 +392,25 @@ struct Told<'t> {
     unreadable_parts: &'t [String],
     findings: Vec<ToldFinding<'t>>,
     waiting: Vec<ToldBacklog<'t>>,
+    writing: Option<&'t StandingNote>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<ToldQuarantined>,
+}
+
+#[derive(Serialize)]
+struct ToldQuarantined {
+    id: u64,
+    what: String,
+    reason: String,
+}
+
+fn told_file(file: &Quarantined) -> ToldQuarantined {
+    let (what, reason) = tell_quarantined(file);
+    ToldQuarantined {
+        id: file.id,
+        what,
+        reason,
+    }
 }
 
 #[derive(Serialize)]

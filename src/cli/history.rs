@@ -207,6 +207,7 @@ fn tell_news(news: &News<'_>) -> String {
             let say = |status: Option<&'_ str>| status.unwrap_or("not set").to_owned();
             format!("condition {name}: {} → {}", say(*before), say(*after))
         }
+        News::Unsummarised => "not fully known: a payload is too large to be summarised".to_owned(),
         News::Payloads => "not told by the index".to_owned(),
     }
 }

@@ -312,8 +312,11 @@ impl List {
     }
 }
 
-/// `+2 ~1 -1`: to be created, updated and deleted.
+/// `+2 ~1 -1`: to be created, updated and deleted; `?` if that is not known.
 fn outcome_of(line: &Line) -> String {
+    if line.is_outcome_unknown() {
+        return "?".to_owned();
+    }
     let resources = &line.resources;
     let counts = [
         ('+', resources.create_count),

@@ -16,6 +16,7 @@ mod ls;
 mod moment;
 mod nothing;
 mod pager;
+mod quarantine;
 mod row;
 mod screen;
 mod session;
@@ -34,6 +35,7 @@ use std::{
 };
 
 use clap::{Subcommand, ValueEnum};
+use spanplane::archive::OpenStoreError;
 
 use self::nothing::Nothing;
 pub(crate) use self::{screen::tell, session::StoreArgs};
@@ -55,8 +57,10 @@ pub(crate) enum Question {
     History(Box<history::HistoryArgs>),
     /// Look for what is missing or odd, in the last 24 hours unless told otherwise
     ///
-    /// Ends with 1 if anything is.
+    /// Exits 1 if anything is, and 3 if the store can't be read.
     Health(Box<health::HealthArgs>),
+    /// List what the store or the collector refused, and send it again
+    Quarantine(Box<quarantine::QuarantineArgs>),
     /// Print completions for a shell
     Completions {
         #[arg(value_name = "SHELL")]
@@ -72,6 +76,8 @@ pub(crate) enum Shell {
     Fish,
 }
 
+/// It was called the wrong way, as clap says it too.
+const WRONG_CALL: u8 = 2;
 /// There is no telling.
 const TROUBLE: u8 = 3;
 
@@ -85,6 +91,10 @@ pub(crate) fn run(question: Question, program: fn() -> clap::Command) -> ExitCod
             tell(&error.to_string());
             ExitCode::FAILURE
         }
+        Err(error) if is_wrong_call(&error) => {
+            tell(&format!("error: {error}"));
+            ExitCode::from(WRONG_CALL)
+        }
         Err(error) => {
             tell(&format!(
                 "error: {}",
@@ -93,6 +103,11 @@ pub(crate) fn run(question: Question, program: fn() -> clap::Command) -> ExitCod
             ExitCode::from(TROUBLE)
         }
     }
+}
+
+/// Whether a variable of the store's is wrong.
+fn is_wrong_call(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(OpenStoreError::Settings(_)))
 }
 
 fn answer(question: Question, program: fn() -> clap::Command) -> anyhow::Result<ExitCode> {
@@ -104,6 +119,7 @@ fn answer(question: Question, program: fn() -> clap::Command) -> anyhow::Result<
             Question::Why(args) => why::run(*args).await,
             Question::History(args) => history::run(*args).await,
             Question::Health(args) => health::run(*args).await,
+            Question::Quarantine(args) => quarantine::run(*args),
             Question::Completions { shell } => complete(shell, program()),
         }
     })

@@ -60,6 +60,13 @@ pub(crate) struct StoreArgs {
     )]
     store: Option<StoreUrl>,
 
+    #[command(flatten)]
+    home: DataDirArgs,
+}
+
+/// Where a sidecar on this machine keeps its data.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DataDirArgs {
     /// The data directory of a sidecar on this machine [default: `spanplane` beside its socket]
     #[arg(
         long,
@@ -81,14 +88,18 @@ pub(crate) struct StoreArgs {
 impl StoreArgs {
     /// The store, and the data directory of a sidecar on this machine, if there may be one.
     pub(crate) fn resolve(self) -> (StoreUrl, Option<PathBuf>) {
-        let beside_socket = || self.socket_path.with_file_name("spanplane");
-        match (self.store, self.data_dir) {
-            (Some(store), data_dir) => (store, data_dir),
-            (None, data_dir) => {
-                let data_dir = data_dir.unwrap_or_else(beside_socket);
-                (StoreUrl::folder(&data_dir.join("store")), Some(data_dir))
-            }
+        if let Some(store) = self.store {
+            return (store, self.home.data_dir);
         }
+        let data_dir = self.home.resolve();
+        (StoreUrl::folder(&data_dir.join("store")), Some(data_dir))
+    }
+}
+
+impl DataDirArgs {
+    pub(crate) fn resolve(self) -> PathBuf {
+        let beside_socket = || self.socket_path.with_file_name("spanplane");
+        self.data_dir.unwrap_or_else(beside_socket)
     }
 }
 
@@ -122,8 +133,7 @@ impl Session {
             )
             .into());
         }
-        let archive = Archive::open(&store, &Variables::of_process(), Compression::default())
-            .with_context(|| format!("cannot open {store}"))?;
+        let archive = Archive::open(&store, &Variables::of_process(), Compression::default())?;
         Ok(Self {
             answers: Answers::new(archive).noting(tell_trouble),
             scope: Scope {

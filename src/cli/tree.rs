@@ -113,6 +113,13 @@ pub(crate) fn outcome_rows(line: &Line) -> Vec<Row> {
             .plain(format!("{resource}: {field}"))
     }));
     rows.extend(applied_row(line));
+    if line.is_outcome_unknown() {
+        rows.push(
+            Row::new()
+                .with(Style::Warning, "outcome unknown: ")
+                .plain("a payload is too large to be summarised; see it with spanplane diff"),
+        );
+    }
     if rows.is_empty() {
         rows.push(Row::new().plain("nothing is applied"));
     }
@@ -155,7 +162,8 @@ pub(crate) fn names_of(names: &[String], count: u64) -> String {
 /// What a step did to the desired state, in numbers.
 fn desired_of(step: &LineStep) -> String {
     let Some(desired) = &step.facts.desired else {
-        return String::new();
+        let is_unknown = step.facts.summary.is_some();
+        return if is_unknown { "desired unknown" } else { "" }.to_owned();
     };
     let changes = [
         ('+', desired.added_count),
@@ -193,6 +201,11 @@ pub(crate) fn facts_of(line: &Line, place: usize, step: &LineStep) -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend(facts.desired.iter().flat_map(change_rows));
     rows.extend(drop_rows(line, place));
+    rows.extend(facts.summary.as_ref().map(|why| {
+        Row::new()
+            .with(Style::Warning, "summary ")
+            .plain(why.as_str())
+    }));
     if step.status == Status::Incomplete {
         rows.push(Row::new().with(Style::Bad, "no response"));
     }

@@ -1,24 +1,31 @@
 //! Settings: flags and variables as typed → settings as validated.
 //!
-//! Invariant: every mistake is found, and all of them are told, before anything is bound or
+//! Invariant: every mistake is found, and all of them are reported, before anything is bound or
 //! opened. The reference sidecar's flags and variables mean what they mean there.
 
+mod disk;
+mod message_size;
 mod telemetry;
 mod units;
 mod viewer;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
-pub use self::telemetry::Telemetry;
-use self::telemetry::collect;
+use self::{
+    disk::{Asked, DiskLimits, StorePlace, volume_bytes},
+    message_size::MessageLimits,
+};
 pub use self::{
+    telemetry::Telemetry,
     units::{parse_bytes, parse_duration, parse_socket_mode, show_bytes},
-    viewer::{ViewerArgs, ViewerSettings, is_plain_address},
+    viewer::{ViewerArgs, ViewerSettings, check_public_url},
 };
 use crate::{
     archive::{Compression, Retention, StoreUrl, Variables},
+    backoff::Backoff,
+    memory::memory_limit,
     print::PrintFormat,
     redact::Redactor,
 };
@@ -28,11 +35,6 @@ const SPOOL: &str = "Spool";
 const STORE: &str = "Store";
 const REDACTION: &str = "Redaction";
 const OBSERVING: &str = "Logs and metrics";
-
-/// Smaller ones could not hold one large message.
-const MIN_SPOOL_BYTES: u64 = 1024 * 1024;
-/// What the log can hold in one record.
-const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
 /// What `serve` can be told.
 #[derive(Args, Clone, Debug)]
@@ -59,7 +61,7 @@ pub struct ServeArgs {
     )]
     pub socket_mode: u32,
 
-    /// Largest message to take
+    /// Maximum message size. More than 32MiB needs a memory limit of four times as much
     #[arg(
         long,
         env = "MAX_RECV_MSG_SIZE",
@@ -90,16 +92,28 @@ pub struct ServeArgs {
     #[arg(long, env = "SPANPLANE_DATA_DIR", value_name = "PATH", help_heading = SPOOL)]
     pub data_dir: Option<PathBuf>,
 
-    /// Most that may wait on disk; beyond it messages are refused
+    /// Maximum disk use of everything on the data directory's volume: the spool and, if it is
+    /// there, the store [default: 1920MiB, or 1097MiB without a store there; at most 80 % of the
+    /// volume]
     #[arg(
         long,
-        env = "SPANPLANE_SPOOL_MAX_BYTES",
-        default_value = "1GiB",
+        env = "SPANPLANE_DATA_MAX_BYTES",
         value_name = "SIZE",
         value_parser = parse_bytes,
         help_heading = SPOOL
     )]
-    pub spool_max_bytes: u64,
+    pub data_max_bytes: Option<u64>,
+
+    /// Maximum spool size, with what waits for the store and the collector; messages are refused
+    /// once it is full [default: 8/15 of --data-max-bytes, 14/15 without a store beside it]
+    #[arg(
+        long,
+        env = "SPANPLANE_SPOOL_MAX_BYTES",
+        value_name = "SIZE",
+        value_parser = parse_bytes,
+        help_heading = SPOOL
+    )]
+    pub spool_max_bytes: Option<u64>,
 
     /// Longest time that a message may be lost to a power failure; 0 syncs before every answer
     #[arg(
@@ -145,22 +159,39 @@ pub struct ServeArgs {
     )]
     pub retention: Duration,
 
-    /// How much a store on local disk may hold; 0 means as much as there is
+    /// Maximum size of a store on local disk; 0 for no limit [default: 6/15 of --data-max-bytes;
+    /// on another volume 2GiB, at most 80 % of it]
     #[arg(
         long,
         env = "SPANPLANE_RETENTION_BYTES",
-        default_value = "2GiB",
         value_name = "SIZE",
         value_parser = parse_bytes,
         help_heading = STORE
     )]
-    pub retention_bytes: u64,
+    pub retention_bytes: Option<u64>,
 
     #[command(flatten)]
     pub viewer: ViewerArgs,
 
-    /// JSON pointer of a value to redact, such as /input/apiKey; * stands for any key. Can be
-    /// repeated; in the variable, one a line
+    /// Redact strings whose key names a secret, such as masterPassword, apiKey or token, but not
+    /// references; =false to keep them [default: true]
+    #[arg(
+        long,
+        env = "SPANPLANE_REDACT_SECRET_KEYS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true",
+        hide_possible_values = true,
+        hide_default_value = true,
+        value_name = "BOOL",
+        value_parser = BoolishValueParser::new(),
+        help_heading = REDACTION
+    )]
+    pub redact_secret_keys: bool,
+
+    /// JSON pointer of a value to redact, such as /input/pin; * stands for any key. Can be
+    /// repeated; in the environment variable, one per line
     #[arg(
         long,
         env = "SPANPLANE_REDACT",
@@ -170,8 +201,8 @@ pub struct ServeArgs {
     )]
     pub redact: Vec<String>,
 
-    /// Regular expression for keys whose values are redacted, such as '(?i)password'. Can be
-    /// repeated; in the variable, one a line
+    /// Regular expression for more keys whose values are redacted, such as '(?i)pin$', but not
+    /// references. Can be repeated; in the environment variable, one per line
     #[arg(
         long,
         env = "SPANPLANE_REDACT_KEY",
@@ -232,6 +263,10 @@ pub struct Settings {
     pub socket_path: PathBuf,
     pub socket_mode: u32,
     pub max_message_bytes: usize,
+    /// Of messages that are being received, in memory at the same time.
+    pub receive_memory_bytes: usize,
+    /// That of the container, if there is one.
+    pub memory_limit: Option<u64>,
     pub shutdown_timeout: Duration,
     pub print: Option<PrintFormat>,
     pub data_dir: PathBuf,
@@ -239,6 +274,8 @@ pub struct Settings {
     pub spool_sync: Duration,
     pub store: StoreUrl,
     pub store_variables: Variables,
+    /// Between two calls to a store or a collector that fail.
+    pub backoff: Backoff,
     pub compression: Compression,
     pub retention: Retention,
     pub redactor: Redactor,
@@ -246,6 +283,8 @@ pub struct Settings {
     pub viewer: Option<ViewerSettings>,
     pub viewer_url: String,
     pub telemetry: Telemetry,
+    /// What may not work as intended.
+    pub warnings: Vec<String>,
 }
 
 impl Settings {
@@ -272,7 +311,18 @@ impl ServeArgs {
                 .map_err(|error| mistake("--store", &error))
                 .ok(),
         };
-        let redactor = Redactor::new(&self.redact, &self.redact_key).ok();
+        let store_variables = Variables::of_process();
+        if let Some(store) = &store
+            && let Err(wrong) = store.check(&store_variables)
+        {
+            mistakes.extend(wrong);
+        }
+        let mut mistake = |flag: &str, what: &dyn std::fmt::Display| {
+            mistakes.push(format!("{flag}: {what}"));
+        };
+        let redactor = Redactor::new(&self.redact, &self.redact_key)
+            .map(|redactor| redactor.with_secret_keys(self.redact_secret_keys))
+            .ok();
         if let Err(error) = Redactor::new(&self.redact, &[]) {
             mistake("--redact", &error);
         }
@@ -289,59 +339,70 @@ impl ServeArgs {
                 })
                 .ok(),
         };
-        if !is_plain_address(&self.viewer.viewer_url) {
-            let what = "this must be an http:// or https:// address without a user, ? or #";
-            mistake("--viewer-url", &what);
+        if let Err(problem) = check_public_url(&self.viewer.viewer_url) {
+            mistake("--viewer-url", &problem);
         }
         if self.socket_path.file_name().is_none() {
             mistake("--socket-path", &"this names no file");
         }
-        if self.spool_max_bytes < MIN_SPOOL_BYTES {
-            mistake(
-                "--spool-max-bytes",
-                &"this is less than 1MiB, too little for one message",
-            );
-        }
-        if !(1..=MAX_MESSAGE_BYTES).contains(&self.max_recv_msg_size) {
-            mistake(
-                "--max-recv-msg-size",
-                &"this must be between 1 byte and 1GiB",
-            );
-        }
-        let telemetry = Telemetry::from_variables(&|name| std::env::var(name).ok());
-        let telemetry = collect(telemetry, &mut mistakes);
+        let asked = Asked {
+            data: self.data_max_bytes,
+            spool: self.spool_max_bytes,
+            retention: self.retention_bytes,
+        };
+        let store_folder = store.as_ref().and_then(StoreUrl::local_folder);
+        let store_place = StorePlace::of(store_folder, &data_dir);
+        let disk = DiskLimits::share(asked, store_place, volume_bytes(&data_dir))
+            .map_err(|(flag, problem)| mistake(flag, &problem))
+            .ok();
+        let memory_limit = memory_limit();
+        let message = MessageLimits::check(self.max_recv_msg_size, memory_limit)
+            .map_err(|problem| mistake("--max-recv-msg-size", &problem))
+            .ok();
         let (address, token) = (&self.viewer.viewer_address, &self.viewer.viewer_token);
         let flags = ["--viewer-address", "--viewer-token"];
         let viewer = ViewerSettings::parse(address, token.as_deref(), flags);
-        let viewer = collect(viewer, &mut mistakes);
-        if let (Some(store), Some(redactor), Some(telemetry), Some(viewer), []) =
-            (store, redactor, telemetry, viewer, mistakes.as_slice())
+        let viewer = viewer.map_err(|wrong| mistakes.extend(wrong)).ok();
+        if let (Some(store), Some(redactor), Some(viewer), Some(disk), Some(message), []) =
+            (store, redactor, viewer, disk, message, mistakes.as_slice())
         {
             return Ok(Settings {
                 retention: Retention {
                     age: Some(self.retention).filter(|age| !age.is_zero()),
-                    bytes: Some(self.retention_bytes).filter(|bytes| *bytes != 0),
+                    bytes: disk.retention,
                 },
                 socket_path: self.socket_path,
                 socket_mode: self.socket_mode,
-                max_message_bytes: usize::try_from(self.max_recv_msg_size).unwrap_or(usize::MAX),
+                max_message_bytes: message.max_bytes,
+                receive_memory_bytes: message.in_memory_bytes,
+                memory_limit,
                 shutdown_timeout: self.shutdown_timeout,
                 print: self.format,
                 data_dir,
-                spool_max_bytes: self.spool_max_bytes,
+                spool_max_bytes: disk.spool,
                 spool_sync: self.spool_sync,
                 store,
-                store_variables: Variables::of_process(),
+                store_variables,
+                backoff: Backoff::default(),
                 compression: self.compression,
                 redactor,
                 metrics_address,
                 viewer,
                 viewer_url: self.viewer.viewer_url,
-                telemetry,
+                telemetry: Telemetry::from_variables(&environment_variable),
+                warnings: [disk.warning, message.warning]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
             });
         }
         Err(mistakes)
     }
+}
+
+/// What is not text shows up as text that is not valid.
+fn environment_variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn with_source(error: &dyn std::error::Error) -> String {

@@ -1,8 +1,13 @@
-//! What is sent by OTLP, from the standard variables. Invariant: every mistake in them is told.
+//! What is sent by OTLP, from the standard variables.
+//!
+//! Invariant: whatever they say, the program starts and receives. What is not valid is ignored, and
+//! noted for the log.
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use crate::export::{Lookup, OtlpSettings, Sampler, Signal, resource_from_variables};
+use crate::export::{
+    IgnoredSetting, Lookup, OtlpSettings, Sampler, Signal, resource_from_variables,
+};
 
 /// What the standard variables of OpenTelemetry say.
 #[derive(Clone, Debug)]
@@ -13,36 +18,26 @@ pub struct Telemetry {
     pub metrics: Option<OtlpSettings>,
     pub resource: Resource,
     pub sampler: Sampler,
+    pub ignored: Vec<IgnoredSetting>,
 }
 
 impl Telemetry {
-    pub(super) fn from_variables(lookup: Lookup<'_>) -> Result<Self, Vec<String>> {
-        let mut mistakes = Vec::new();
-        let traces = collect(
-            OtlpSettings::from_variables(lookup, Signal::Traces),
-            &mut mistakes,
-        );
-        let metrics = collect(
-            OtlpSettings::from_variables(lookup, Signal::Metrics),
-            &mut mistakes,
-        );
-        let resource = collect(resource_from_variables(lookup), &mut mistakes);
-        let sampler = collect(Sampler::from_variables(lookup), &mut mistakes);
-        // What both signals share is wrong only once.
-        mistakes.dedup();
-        match (traces, metrics, resource, sampler) {
-            (Some(traces), Some(metrics), Some(resource), Some(sampler)) => Ok(Self {
-                traces,
-                metrics,
-                resource,
-                sampler,
-            }),
-            _ => Err(mistakes),
+    pub fn from_variables(lookup: Lookup<'_>) -> Self {
+        let mut ignored = Vec::new();
+        Self {
+            traces: OtlpSettings::from_variables(lookup, Signal::Traces, &mut ignored),
+            metrics: OtlpSettings::from_variables(lookup, Signal::Metrics, &mut ignored),
+            resource: resource_from_variables(lookup, &mut ignored),
+            sampler: Sampler::from_variables(lookup, &mut ignored),
+            ignored,
         }
     }
-}
 
-/// Sets what is wrong aside.
-pub(super) fn collect<T>(outcome: Result<T, Vec<String>>, mistakes: &mut Vec<String>) -> Option<T> {
-    outcome.map_err(|wrong| mistakes.extend(wrong)).ok()
+    /// Where spans go, unless the sampler leaves none.
+    pub fn tracing(&self) -> Option<&OtlpSettings> {
+        match self.sampler {
+            Sampler::AlwaysOff => None,
+            Sampler::Ratio(_) => self.traces.as_ref(),
+        }
+    }
 }

@@ -34,7 +34,7 @@ pub struct ViewerArgs {
     )]
     pub viewer_token: Option<String>,
 
-    /// The address that people reach the viewer by, for the links in spans
+    /// Public URL of the viewer, for the links in spans; without a path
     #[arg(
         long,
         env = "SPANPLANE_VIEWER_URL",
@@ -86,16 +86,27 @@ impl ViewerSettings {
     }
 }
 
-/// Whether links can be made of it. They stand in every span, so that no password may be in it.
-pub fn is_plain_address(address: &str) -> bool {
-    Url::parse(address).is_ok_and(|url| {
+/// Whether links can be made of it, or why not. They are in every span, so that no password may be
+/// in it; and all addresses on the viewer's pages begin at the root.
+pub fn check_public_url(url: &str) -> Result<(), &'static str> {
+    let is_plain = |url: &Url| {
         matches!(url.scheme(), "http" | "https")
             && url.host().is_some()
             && url.username().is_empty()
             && url.password().is_none()
             && url.query().is_none()
             && url.fragment().is_none()
-    })
+    };
+    let Some(url) = Url::parse(url).ok().filter(is_plain) else {
+        return Err("use an http:// or https:// URL without a user, ? or #");
+    };
+    if url.path() != "/" {
+        return Err(
+            "the viewer can't be served under a path; give it a host name or port of its own, such \
+             as https://spanplane.example.org",
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -119,5 +130,31 @@ mod tests {
             assert_eq!(mistakes(address, Some("0123456789abcdef")), 0, "{address}");
         }
         assert_eq!(mistakes("here", Some("short")), 2);
+    }
+
+    #[test]
+    fn a_public_url_has_neither_secrets_nor_a_path() {
+        for url in [
+            "http://127.0.0.1:8686",
+            "https://spanplane.example.org",
+            "https://spanplane.example.org:8443/",
+        ] {
+            assert_eq!(check_public_url(url), Ok(()), "{url}");
+        }
+        for url in [
+            "spanplane.example.org",
+            "ftp://spanplane.example.org",
+            "https://me:secret@spanplane.example.org",
+            "https://spanplane.example.org/?a=b",
+            "https://spanplane.example.org/#a",
+        ] {
+            assert!(
+                check_public_url(url).unwrap_err().contains("https://"),
+                "{url}"
+            );
+        }
+        for url in ["https://example.org/spanplane", "http://example.org//"] {
+            assert!(check_public_url(url).unwrap_err().contains("path"), "{url}");
+        }
     }
 }

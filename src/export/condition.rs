@@ -1,7 +1,7 @@
 //! How the collector does, and what the log says of it.
 //!
-//! Invariant: each kind of trouble is told once, and once that it is over; tries in between, and a
-//! hiccup that the next try gets over, leave no line.
+//! Invariant: each kind of trouble is logged once, and once that all of it is over; tries in between,
+//! and a hiccup that the next try gets over, leave no line.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -26,14 +26,18 @@ impl Condition {
     pub(super) fn worked(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.failures = 0;
+    }
+
+    /// Nothing is failing any more.
+    pub(super) fn recovered(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.told.is_empty() {
             state.told.clear();
             tracing::info!("the collector takes traces again");
         }
     }
 
-    /// Returns how many failures came before this one.
-    pub(super) fn failed(&self, failure: &Failure) -> u32 {
+    pub(super) fn failed(&self, failure: &Failure) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = state.failures;
         state.failures = before.saturating_add(1);
@@ -43,10 +47,9 @@ impl Condition {
             state.told.push(failure.trouble);
             tracing::warn!(
                 error = %failure, advice = failure.trouble.advice(),
-                "cannot send traces; they wait in the spool"
+                "cannot send traces; they wait in the outbox"
             );
         }
-        before
     }
 
     /// Everything was taken, though not without a word.

@@ -9,13 +9,13 @@ use opentelemetry_proto::tonic::{
     resource::v1::Resource,
 };
 
-use super::variables::{Lookup, Reader, parse_pairs};
+use super::variables::{IgnoredSetting, Lookup, Reader, parse_pairs};
 
 const DEFAULT_NAME: &str = "spanplane";
 
-/// The resource, from `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`; or every mistake.
-pub fn resource_from_variables(lookup: Lookup<'_>) -> Result<Resource, Vec<String>> {
-    let mut reader = Reader::new(lookup);
+/// The resource, from `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
+pub fn resource_from_variables(lookup: Lookup<'_>, ignored: &mut Vec<IgnoredSetting>) -> Resource {
+    let mut reader = Reader::new(lookup, ignored);
     let mut attributes = BTreeMap::from([
         ("service.name".to_owned(), DEFAULT_NAME.to_owned()),
         (
@@ -23,23 +23,25 @@ pub fn resource_from_variables(lookup: Lookup<'_>) -> Result<Resource, Vec<Strin
             env!("CARGO_PKG_VERSION").to_owned(),
         ),
     ]);
-    let given = reader.parsed("OTEL_RESOURCE_ATTRIBUTES", |text| {
-        let pairs = parse_pairs(text)?.into_iter();
-        pairs
-            .map(|(key, value)| match String::from_utf8(value) {
+    // As specified, one mistake has all of them ignored.
+    let given = reader.parsed(&["OTEL_RESOURCE_ATTRIBUTES"], |_, text| {
+        let attributes = parse_pairs(text).map(|pair| {
+            let (key, value) = pair?;
+            match String::from_utf8(value) {
                 Ok(value) => Ok((key, value)),
-                Err(_) => Err(format!("the value of {key:?} is no UTF-8 text")),
-            })
-            .collect::<Result<Vec<_>, _>>()
+                Err(_) => Err(format!("the value of {key:?} is not UTF-8")),
+            }
+        });
+        attributes.collect::<Result<Vec<_>, _>>()
     });
     attributes.extend(given.into_iter().flatten());
     if let Some(name) = reader.text("OTEL_SERVICE_NAME") {
         attributes.insert("service.name".to_owned(), name);
     }
-    reader.finish(Resource {
+    Resource {
         attributes: attributes.into_iter().map(attribute).collect(),
         ..Resource::default()
-    })
+    }
 }
 
 /// The same, as the SDK wants it for metrics.
@@ -70,20 +72,20 @@ fn attribute((key, value): (String, String)) -> KeyValue {
 mod tests {
     use super::*;
 
-    fn shown(variables: &[(&str, &str)]) -> Result<Vec<(String, String)>, Vec<String>> {
+    fn shown(variables: &[(&str, &str)]) -> (Vec<(String, String)>, Vec<IgnoredSetting>) {
         let lookup = |name: &str| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let resource = resource_from_variables(&lookup)?;
+        let mut ignored = Vec::new();
+        let resource = resource_from_variables(&lookup, &mut ignored);
         let text = |value| match value {
             Some(Value::StringValue(text)) => text,
             other => panic!("{other:?}"),
         };
         let attributes = resource.attributes.into_iter();
-        Ok(attributes
-            .map(|pair| (pair.key, text(pair.value.unwrap().value)))
-            .collect())
+        let attributes = attributes.map(|pair| (pair.key, text(pair.value.unwrap().value)));
+        (attributes.collect(), ignored)
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -96,10 +98,8 @@ mod tests {
     #[test]
     fn the_service_has_a_name_and_a_version_without_being_told() {
         let version = env!("CARGO_PKG_VERSION");
-        assert_eq!(
-            shown(&[("OTEL_SERVICE_NAME", "")]).unwrap(),
-            pairs(&[("service.name", "spanplane"), ("service.version", version)])
-        );
+        let expected = pairs(&[("service.name", "spanplane"), ("service.version", version)]);
+        assert_eq!(shown(&[("OTEL_SERVICE_NAME", "")]), (expected, vec![]));
     }
 
     #[test]
@@ -111,23 +111,26 @@ mod tests {
                 "z=1,service.name=other,service.version=2,a=b%2Cc",
             ),
         ];
-        assert_eq!(
-            shown(&variables).unwrap(),
-            pairs(&[
-                ("a", "b,c"),
-                ("service.name", "mine"),
-                ("service.version", "2"),
-                ("z", "1"),
-            ])
-        );
+        let expected = pairs(&[
+            ("a", "b,c"),
+            ("service.name", "mine"),
+            ("service.version", "2"),
+            ("z", "1"),
+        ]);
+        assert_eq!(shown(&variables), (expected, vec![]));
     }
 
     #[test]
-    fn mistakes_name_the_variable() {
-        for text in ["novalue", "a=%FF"] {
-            let mistakes = shown(&[("OTEL_RESOURCE_ATTRIBUTES", text)]).unwrap_err();
-            assert_eq!(mistakes.len(), 1);
-            assert!(mistakes[0].starts_with("OTEL_RESOURCE_ATTRIBUTES: "));
+    fn attributes_that_are_not_valid_are_noted_and_the_rest_stays() {
+        for text in ["a=b,novalue", "a=%FF"] {
+            let variables = [
+                ("OTEL_SERVICE_NAME", "mine"),
+                ("OTEL_RESOURCE_ATTRIBUTES", text),
+            ];
+            let (attributes, ignored) = shown(&variables);
+            assert_eq!(attributes.len(), 2, "{attributes:?}");
+            assert_eq!(ignored.len(), 1, "{ignored:?}");
+            assert_eq!(ignored[0].variable, "OTEL_RESOURCE_ATTRIBUTES");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: the answer depends on the trace id alone, so that all spans of a trace, and a trace
 //! that is sent again, get the same one.
 
-use super::variables::{Lookup, Reader};
+use super::variables::{IgnoredSetting, Lookup, Reader};
 use crate::ids::OtelTraceId;
 
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
@@ -11,37 +11,43 @@ const ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
 
 /// Which traces are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampler {
-    /// Of all traces, between 0 and 1.
-    ratio: f64,
+pub enum Sampler {
+    /// None at all.
+    AlwaysOff,
+    /// This share of all traces, between 0 and 1, besides those that are always worth sending.
+    Ratio(f64),
 }
 
 impl Sampler {
-    /// From `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`; or every mistake.
-    pub fn from_variables(lookup: Lookup<'_>) -> Result<Self, Vec<String>> {
-        let mut reader = Reader::new(lookup);
-        let name = reader.text(SAMPLER).unwrap_or_default();
-        // Core hands no parent on, so what is based on one asks the sampler for roots.
-        let ratio = match name.strip_prefix("parentbased_").unwrap_or(&name) {
-            "" | "always_on" => 1.0,
-            "always_off" => 0.0,
-            "traceidratio" => reader.parsed(ARGUMENT, parse_ratio).unwrap_or(1.0),
-            _ => {
-                reader.mistake(
-                    SAMPLER,
-                    format!(
-                        "{name:?} is not known; write always_on, always_off, traceidratio, or one \
-                         of them after parentbased_"
-                    ),
-                );
-                1.0
+    /// From `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`.
+    pub fn from_variables(lookup: Lookup<'_>, ignored: &mut Vec<IgnoredSetting>) -> Self {
+        let mut reader = Reader::new(lookup, ignored);
+        let name = reader.keyword(SAMPLER).unwrap_or_default();
+        // Core propagates no parent, so what is based on one asks the sampler for roots.
+        match name.strip_prefix("parentbased_").unwrap_or(&name) {
+            "" | "always_on" => Self::Ratio(1.0),
+            "always_off" => Self::AlwaysOff,
+            "traceidratio" => {
+                let ratio = reader.parsed(&[ARGUMENT], |_, text| parse_ratio(text));
+                Self::Ratio(ratio.unwrap_or(1.0))
             }
-        };
-        reader.finish(Self { ratio })
+            _ => {
+                let problem = format!(
+                    "{name:?} is not supported, every trace is sent; use always_on, always_off, \
+                     traceidratio, or one of them after parentbased_"
+                );
+                reader.ignore(SAMPLER, problem);
+                Self::Ratio(1.0)
+            }
+        }
     }
 
-    pub fn keeps(&self, trace_id: OtelTraceId) -> bool {
-        randomness(trace_id) >= 1.0 - self.ratio
+    /// Whether a trace about which there is nothing special is sent.
+    pub fn keeps(self, trace_id: OtelTraceId) -> bool {
+        match self {
+            Self::AlwaysOff => false,
+            Self::Ratio(ratio) => randomness(trace_id) >= 1.0 - ratio,
+        }
     }
 }
 
@@ -49,7 +55,7 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok();
     ratio
         .filter(|ratio| (0.0..=1.0).contains(ratio))
-        .ok_or_else(|| format!("{text:?} is no ratio; write a number from 0 to 1, such as 0.1"))
+        .ok_or_else(|| format!("{text:?} is not a ratio; use a number from 0 to 1, such as 0.1"))
 }
 
 /// The random part of a trace id, between 0 and 1, never 1.
@@ -68,12 +74,20 @@ fn randomness(OtelTraceId(id): OtelTraceId) -> f64 {
 mod tests {
     use super::*;
 
-    fn sampler(name: &'static str, argument: &'static str) -> Result<Sampler, Vec<String>> {
-        Sampler::from_variables(&move |variable| match variable {
+    fn read(name: &str, argument: &str) -> (Sampler, Vec<IgnoredSetting>) {
+        let mut ignored = Vec::new();
+        let lookup = |variable: &str| match variable {
             SAMPLER => Some(name.to_owned()),
             ARGUMENT => Some(argument.to_owned()),
             _ => None,
-        })
+        };
+        (Sampler::from_variables(&lookup, &mut ignored), ignored)
+    }
+
+    fn sampler(name: &str, argument: &str) -> Sampler {
+        let (sampler, ignored) = read(name, argument);
+        assert_eq!(ignored, [], "{name} {argument}");
+        sampler
     }
 
     /// Ids as core makes them: random but for version and variant.
@@ -96,12 +110,12 @@ mod tests {
             ("always_on", "0", true),
             ("parentbased_always_on", "", true),
             ("traceidratio", "", true),
-            ("traceidratio", "1", true),
+            ("TraceIdRatio", "1", true),
             ("always_off", "", false),
             ("parentbased_always_off", "1", false),
             ("parentbased_traceidratio", "0", false),
         ] {
-            let sampler = sampler(name, argument).unwrap();
+            let sampler = sampler(name, argument);
             for id in uuids().take(100).chain(extremes) {
                 assert_eq!(sampler.keeps(id), keeps, "{name} {argument} {id}");
             }
@@ -109,9 +123,15 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_of_nothing_is_not_the_same_as_off() {
+        assert_eq!(sampler("parentbased_always_off", ""), Sampler::AlwaysOff);
+        assert_ne!(sampler("traceidratio", "0"), Sampler::AlwaysOff);
+    }
+
+    #[test]
     fn a_ratio_keeps_that_much_of_what_core_makes() {
         for (argument, expected) in [("0.1", 1_000), ("0.5", 5_000), ("0.9", 9_000)] {
-            let sampler = sampler("parentbased_traceidratio", argument).unwrap();
+            let sampler = sampler("parentbased_traceidratio", argument);
             let kept = uuids().filter(|id| sampler.keeps(*id)).count();
             assert!(kept.abs_diff(expected) < 200, "{argument}: {kept}");
         }
@@ -119,16 +139,13 @@ mod tests {
 
     #[test]
     fn a_larger_ratio_keeps_whatever_a_smaller_one_does() {
-        let (small, large) = (
-            sampler("traceidratio", "0.2"),
-            sampler("traceidratio", "0.4"),
-        );
-        let (small, large) = (small.unwrap(), large.unwrap());
+        let small = sampler("traceidratio", "0.2");
+        let large = sampler("traceidratio", "0.4");
         assert!(uuids().all(|id| !small.keeps(id) || large.keeps(id)));
     }
 
     #[test]
-    fn mistakes_name_the_variable() {
+    fn what_is_not_valid_is_noted_and_every_trace_is_kept() {
         for (name, argument, variable) in [
             ("sometimes", "", SAMPLER),
             ("jaeger_remote", "", SAMPLER),
@@ -137,9 +154,10 @@ mod tests {
             ("traceidratio", "NaN", ARGUMENT),
             ("traceidratio", "10%", ARGUMENT),
         ] {
-            let mistakes = sampler(name, argument).unwrap_err();
-            assert_eq!(mistakes.len(), 1, "{mistakes:?}");
-            assert!(mistakes[0].starts_with(&format!("{variable}: ")));
+            let (sampler, ignored) = read(name, argument);
+            assert_eq!(sampler, Sampler::Ratio(1.0), "{name} {argument}");
+            assert_eq!(ignored.len(), 1, "{ignored:?}");
+            assert_eq!(ignored[0].variable, variable);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Certificates and keys, read from the files that the settings name.
 //!
-//! Invariant: what is wrong with a file is said with its path, before anything is sent; what a
-//! file holds is never shown.
+//! Invariant: what is wrong with a file is reported with its path; what a file holds is never
+//! shown.
 
 use std::{
     fmt, fs,
@@ -23,7 +23,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// What is wrong with a file that TLS needs.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsFileError {
+pub(super) enum TlsFileError {
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{} is too large to be a certificate or a key", path.display())]
@@ -46,7 +46,7 @@ pub enum TlsFileError {
 }
 
 /// What the files hold, checked.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Eq, PartialEq)]
 pub(super) struct TlsMaterial {
     /// Trusted in place of the system's; PEM.
     pub(super) ca: Option<Vec<u8>>,
@@ -54,7 +54,7 @@ pub(super) struct TlsMaterial {
 }
 
 /// Who this client is; PEM.
-#[derive(Clone)]
+#[derive(Clone, Eq, PartialEq)]
 pub(super) struct Identity {
     pub(super) certificate: Vec<u8>,
     pub(super) key: Vec<u8>,

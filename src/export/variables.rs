@@ -1,81 +1,117 @@
-//! Environment variables as OpenTelemetry writes them.
+//! Environment variables as OpenTelemetry defines them.
 //!
-//! Invariant: an empty variable is an unset one; every mistake is kept, names its variable and
-//! says what to write, and never shows a value that could be a credential.
+//! Invariant: an empty variable counts as unset, and so does one whose value makes no sense: it is
+//! noted with what to write instead, and the default applies. Nothing about telemetry may keep the
+//! program from starting. A note never shows a value that could be a credential.
 
 use std::fmt;
 
 /// Where variables come from.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Reads variables, and keeps the mistakes in them.
+/// A variable, or a part of one, that has no effect because its value is not valid.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct IgnoredSetting {
+    pub variable: String,
+    pub problem: String,
+}
+
+/// Reads variables, and notes those that are ignored.
 pub(super) struct Reader<'a> {
     lookup: Lookup<'a>,
-    mistakes: Vec<String>,
+    ignored: &'a mut Vec<IgnoredSetting>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(lookup: Lookup<'a>) -> Self {
-        Self {
-            lookup,
-            mistakes: Vec::new(),
-        }
+    pub(super) fn new(lookup: Lookup<'a>, ignored: &'a mut Vec<IgnoredSetting>) -> Self {
+        Self { lookup, ignored }
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<String> {
-        let value = (self.lookup)(name)?;
+    pub(super) fn text(&self, variable: &str) -> Option<String> {
+        let value = (self.lookup)(variable)?;
         Some(value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn mistake(&mut self, name: &str, what: impl fmt::Display) {
-        self.mistakes.push(format!("{name}: {what}"));
+    /// A keyword; the specification has them in any case.
+    pub(super) fn keyword(&self, variable: &str) -> Option<String> {
+        self.text(variable).map(|text| text.to_ascii_lowercase())
     }
 
-    /// A value, if the variable is set and what it says makes sense.
-    pub(super) fn parsed<T>(
-        &mut self,
-        name: &str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        let value = self.text(name)?;
-        parse(&value).map_err(|what| self.mistake(name, what)).ok()
-    }
-
-    /// The value, unless there was a mistake.
-    pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<String>> {
-        if self.mistakes.is_empty() {
-            Ok(value)
-        } else {
-            Err(self.mistakes)
+    /// The same setting is read for each signal: what is wrong with it is noted once.
+    pub(super) fn ignore(&mut self, variable: &str, problem: impl fmt::Display) {
+        let ignored = IgnoredSetting {
+            variable: variable.to_owned(),
+            problem: problem.to_string(),
+        };
+        if !self.ignored.contains(&ignored) {
+            self.ignored.push(ignored);
         }
     }
-}
 
-pub(super) fn parse_bool(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err("write true or false".to_owned()),
+    /// The value of the first of these variables that is set and valid.
+    pub(super) fn parsed<T>(
+        &mut self,
+        variables: &[&str],
+        parse: impl Fn(&str, &str) -> Result<T, String>,
+    ) -> Option<T> {
+        variables.iter().find_map(|variable| {
+            let value = self.text(variable)?;
+            let parsed = parse(variable, &value);
+            parsed
+                .map_err(|problem| self.ignore(variable, problem))
+                .ok()
+        })
+    }
+
+    /// The first of these variables that is set decides. NOTE: as specified, everything but `true`
+    /// is false, and not the default.
+    pub(super) fn boolean(&mut self, variables: &[&str]) -> bool {
+        let set = variables
+            .iter()
+            .find_map(|variable| Some((*variable, self.keyword(variable)?)));
+        let Some((variable, value)) = set else {
+            return false;
+        };
+        if !matches!(value.as_str(), "true" | "false") {
+            let problem = format!("{value:?} counts as false; use true or false");
+            self.ignore(variable, problem);
+        }
+        value == "true"
+    }
+
+    /// Keywords in a list, without those that are not known.
+    pub(super) fn keywords(&mut self, variable: &str, known: &[&str]) -> Vec<String> {
+        let text = self.keyword(variable).unwrap_or_default();
+        let words = text.split(',').map(str::trim);
+        let mut kept = Vec::new();
+        for word in words.filter(|word| !word.is_empty()) {
+            if known.contains(&word) {
+                kept.push(word.to_owned());
+            } else {
+                let known = known.join(", ");
+                self.ignore(variable, format!("{word:?} is not supported; use {known}"));
+            }
+        }
+        kept
     }
 }
 
-/// `key=value,key=value`, the values percent-encoded.
-pub(super) fn parse_pairs(text: &str) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let entries = text.split(',').enumerate();
-    let filled = entries.filter(|(_, entry)| !entry.trim().is_empty());
-    filled
-        .map(|(at, entry)| {
-            let at = at + 1;
-            let (key, value) = entry
-                .split_once('=')
-                .filter(|(key, _)| !key.trim().is_empty())
-                .ok_or_else(|| format!("entry {at} is no pair; write key=value,key=value"))?;
-            let value = percent_decoded(value.trim()).ok_or_else(|| {
-                format!("entry {at} has a % that encodes nothing; write %25 for the sign itself")
-            })?;
-            Ok((key.trim().to_owned(), value))
-        })
-        .collect()
+/// `key=value,key=value`, the values percent-encoded: each pair, or what is wrong with it.
+pub(super) fn parse_pairs(
+    text: &str,
+) -> impl Iterator<Item = Result<(String, Vec<u8>), String>> + '_ {
+    let entries = text.split(',').zip(1..);
+    let filled = entries.filter(|(entry, _)| !entry.trim().is_empty());
+    filled.map(|(entry, number)| {
+        let (key, value) = entry
+            .split_once('=')
+            .filter(|(key, _)| !key.trim().is_empty())
+            .ok_or_else(|| format!("entry {number} is not a pair; use key=value,key=value"))?;
+        let value = percent_decoded(value.trim()).ok_or_else(|| {
+            format!("entry {number} has a % that encodes nothing; use %25 for the sign itself")
+        })?;
+        Ok((key.trim().to_owned(), value))
+    })
 }
 
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
@@ -99,11 +135,11 @@ mod tests {
 
     #[test]
     fn pairs_are_decoded() {
-        let pairs = parse_pairs(" a = b%20c%3D ,, d=e=f ,g=").unwrap();
+        let pairs: Result<Vec<_>, _> = parse_pairs(" a = b%20c%3D ,, d=e=f ,g=").collect();
         let expected = [("a", "b c="), ("d", "e=f"), ("g", "")];
         let expected = expected.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
-        assert_eq!(pairs, expected);
-        assert_eq!(parse_pairs("").unwrap(), []);
+        assert_eq!(pairs.unwrap(), expected);
+        assert_eq!(parse_pairs("").count(), 0);
     }
 
     #[test]
@@ -115,9 +151,32 @@ mod tests {
             ("a=secret%4", "entry 1"),
             ("a=b,c=secret%zz", "entry 2"),
         ] {
-            let mistake = parse_pairs(text).unwrap_err();
-            assert!(mistake.starts_with(place), "{text}: {mistake}");
-            assert!(!mistake.contains("secret"), "{text}: {mistake}");
+            let wrong: Vec<_> = parse_pairs(text).filter_map(Result::err).collect();
+            assert_eq!(wrong.len(), 1, "{text}");
+            assert!(wrong[0].starts_with(place), "{text}: {wrong:?}");
+            assert!(!wrong[0].contains("secret"), "{text}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_boolean_is_true_only_if_it_says_so() {
+        for (own, general, expected, ignored) in [
+            (None, None, false, 0),
+            (None, Some("TRUE"), true, 0),
+            (Some("false"), Some("true"), false, 0),
+            (Some(" "), Some("true"), true, 0),
+            (Some("1"), Some("true"), false, 1),
+            (Some("yes"), None, false, 1),
+        ] {
+            let lookup = |name: &str| if name == "own" { own } else { general };
+            let lookup = |name: &str| lookup(name).map(ToOwned::to_owned);
+            let mut noted = Vec::new();
+            let value = Reader::new(&lookup, &mut noted).boolean(&["own", "general"]);
+            assert_eq!(
+                (value, noted.len()),
+                (expected, ignored),
+                "{own:?} {general:?}"
+            );
         }
     }
 }

@@ -6,25 +6,35 @@
 //!  "object":{"key":"…","started_at":"…","stored_at":"…","bytes":1},"line":"<base64>","fields":"<base64>"}
 //! ```
 //!
-//! The first line names the store: what another store holds says nothing about this one.
-//! Invariant: a line that is torn or unreadable says nothing; the file as a whole is replaced by
-//! rename.
+//! The first line names the store: what another store holds says nothing about this one. Without
+//! `line` and `fields` the details of the line before stay as they are; empty ones forget them.
+//! Invariant: a line that is torn, unreadable or longer than any that is written says nothing, and
+//! one line is in memory at a time; the file as a whole is replaced by rename.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufRead as _, BufReader, BufWriter, Write},
+    borrow::Cow,
+    io::{self, BufRead, BufReader, BufWriter, Read as _, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{Details, Last, LastObject};
-use crate::{fingerprint::Fingerprint, pace::breathe, reconcile::SubjectIdentity, time::Timestamp};
+use crate::{
+    disk::{Disk, DiskFile, FileReader, FileWriter, SharedDisk, remove_if_there},
+    fingerprint::Fingerprint,
+    pace::breathe,
+    reconcile::SubjectIdentity,
+    time::Timestamp,
+};
 
 const VERSION: u32 = 2;
 /// Lines that say nothing new are dropped once there are this many more than subjects.
 const STALE_LINES: usize = 4096;
+/// Far more than details of the largest size take in base64.
+const MAX_LINE_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, Deserialize, Serialize)]
 struct Heading {
@@ -32,143 +42,202 @@ struct Heading {
     store: String,
 }
 
-/// One line: a subject's last reconcile.
+/// A line as it is written.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct JournalLine {
-    subject: String,
-    trace_id: String,
-    previous: Option<String>,
+struct StoredLine<'l> {
+    #[serde(borrow)]
+    subject: Cow<'l, str>,
+    #[serde(borrow)]
+    trace_id: Cow<'l, str>,
+    #[serde(borrow)]
+    previous: Option<Cow<'l, str>>,
     ended_at: Timestamp,
     fingerprint: Fingerprint,
-    object: Option<ObjectEntry>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    line: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    fields: Option<String>,
+    #[serde(borrow)]
+    object: Option<StoredObject<'l>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    line: Option<Cow<'l, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    fields: Option<Cow<'l, str>>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-struct ObjectEntry {
-    key: String,
+struct StoredObject<'l> {
+    #[serde(borrow)]
+    key: Cow<'l, str>,
     started_at: Timestamp,
     stored_at: Option<Timestamp>,
     bytes: u64,
 }
 
-/// What a line says.
+/// What a line says about the details of a subject.
+#[derive(Clone, Debug)]
+pub(super) enum DetailsNote {
+    /// They are what the line before said.
+    Unchanged,
+    /// They are not known any more.
+    Forgotten,
+    Known(Arc<Details>),
+}
+
+/// One line: a subject's last reconcile.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct JournalLine {
     pub(super) subject: SubjectIdentity,
     pub(super) last: Last,
-    pub(super) details: Option<Details>,
+    pub(super) details: DetailsNote,
 }
 
 impl JournalLine {
-    pub(super) fn of(subject: &SubjectIdentity, last: &Last, details: Option<&Details>) -> Self {
-        let object = last.object.as_ref().map(|object| ObjectEntry {
-            key: object.key.to_string(),
-            started_at: object.started_at,
-            stored_at: object.stored_at,
-            bytes: object.bytes,
-        });
-        Self {
-            subject: subject.0.to_string(),
-            trace_id: last.trace_id.to_string(),
-            previous: last.previous.as_deref().map(str::to_owned),
-            ended_at: last.ended_at,
-            fingerprint: last.fingerprint,
-            object,
-            line: details.map(|details| STANDARD.encode(&details.line)),
-            fields: details.map(|details| STANDARD.encode(&details.fields)),
+    /// Nothing that was stored at such a time will be there.
+    pub(super) fn forget_stored(&mut self, goes: &dyn Fn(Timestamp) -> bool) {
+        let object = self.last.object.as_ref();
+        let stored_at = object.and_then(|object| object.stored_at);
+        if stored_at.is_some_and(goes) {
+            self.last.object = None;
         }
     }
 
-    /// Nothing that was stored up to then will be there.
-    pub(super) fn forget_stored_until(&mut self, until: Timestamp) {
-        let stored_at = self.object.as_ref().and_then(|object| object.stored_at);
-        if stored_at.is_some_and(|at| at <= until) {
-            self.object = None;
-        }
-    }
-
-    fn load(self) -> Loaded {
-        let object = self.object.map(|object| LastObject {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let line: StoredLine<'_> = serde_json::from_slice(line).ok()?;
+        let object = line.object.map(|object| LastObject {
             key: object.key.into(),
             started_at: object.started_at,
             stored_at: object.stored_at,
             bytes: object.bytes,
         });
-        let unpack = |text: String| STANDARD.decode(text).ok().map(Vec::into_boxed_slice);
-        let details = self.line.and_then(unpack).map(|line| Details {
-            line,
-            fields: self.fields.and_then(unpack).unwrap_or_default(),
-        });
-        Loaded {
-            subject: SubjectIdentity(self.subject.into()),
+        let decode = |text: Cow<'_, str>| {
+            let decoded = STANDARD.decode(text.as_bytes()).unwrap_or_default();
+            decoded.into_boxed_slice()
+        };
+        let fields = line.fields.map(decode).unwrap_or_default();
+        let details = match line.line.map(decode) {
+            None => DetailsNote::Unchanged,
+            Some(line) if line.is_empty() => DetailsNote::Forgotten,
+            Some(line) => DetailsNote::Known(Arc::new(Details { line, fields })),
+        };
+        Some(Self {
+            subject: SubjectIdentity(line.subject.into()),
             last: Last {
-                trace_id: self.trace_id.into(),
-                previous: self.previous.map(Into::into),
-                ended_at: self.ended_at,
-                fingerprint: self.fingerprint,
+                trace_id: line.trace_id.into(),
+                previous: line.previous.map(Into::into),
+                ended_at: line.ended_at,
+                fingerprint: line.fingerprint,
                 object,
             },
             details,
-        }
+        })
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let Last {
+            trace_id,
+            previous,
+            ended_at,
+            fingerprint,
+            object,
+        } = &self.last;
+        let (line, fields) = match &self.details {
+            DetailsNote::Unchanged => (None, None),
+            DetailsNote::Forgotten => (Some(String::new()), None),
+            DetailsNote::Known(details) => (
+                Some(STANDARD.encode(&details.line)),
+                Some(STANDARD.encode(&details.fields)),
+            ),
+        };
+        let line = StoredLine {
+            subject: Cow::Borrowed(&self.subject.0),
+            trace_id: Cow::Borrowed(trace_id),
+            previous: previous.as_deref().map(Cow::Borrowed),
+            ended_at: *ended_at,
+            fingerprint: *fingerprint,
+            object: object.as_ref().map(|object| StoredObject {
+                key: Cow::Borrowed(&object.key),
+                started_at: object.started_at,
+                stored_at: object.stored_at,
+                bytes: object.bytes,
+            }),
+            line: line.map(Cow::Owned),
+            fields: fields.map(Cow::Owned),
+        };
+        write_line(out, &line)
     }
 }
 
 /// Reads what a journal says of this store.
-pub(super) fn load(path: &Path, store: &str, mut take: impl FnMut(Loaded)) -> io::Result<()> {
-    let file = match File::open(path) {
+pub(super) fn load(
+    disk: &dyn Disk,
+    path: &Path,
+    store: &str,
+    mut take: impl FnMut(JournalLine),
+) -> io::Result<()> {
+    let file = match disk.open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let mut lines = BufReader::new(file).split(b'\n');
-    let heading = lines.next().transpose()?.unwrap_or_default();
-    let heading: Option<Heading> = serde_json::from_slice(&heading).ok();
+    let mut file = BufReader::new(FileReader::new(file));
+    let mut line = Vec::new();
+    read_line(&mut file, &mut line)?;
+    let heading: Option<Heading> = serde_json::from_slice(&line).ok();
     if heading.is_none_or(|heading| heading.v != VERSION || heading.store != store) {
         return Ok(());
     }
-    for line in lines {
+    while read_line(&mut file, &mut line)? {
         // A line cut off by a crash is as good as none.
-        if let Ok(line) = serde_json::from_slice::<JournalLine>(&line?) {
-            take(line.load());
+        if let Some(line) = JournalLine::parse(&line) {
+            take(line);
         }
     }
     Ok(())
 }
 
+/// Reads the next line, or an empty one in place of one that is too long; tells whether there was
+/// one.
+fn read_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let read = file.take(MAX_LINE_BYTES).read_until(b'\n', line)?;
+    if read as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
+        line.clear();
+        file.skip_until(b'\n')?;
+    }
+    Ok(read > 0)
+}
+
 /// The file that is appended to.
 #[derive(Debug)]
 pub(super) struct Journal {
+    disk: SharedDisk,
     path: PathBuf,
     store: String,
-    file: File,
+    file: Arc<dyn DiskFile>,
     lines: usize,
 }
 
 impl Journal {
     /// Writes a journal of these lines and puts it in place of the old one.
     pub(super) fn write(
+        disk: SharedDisk,
         path: PathBuf,
         store: String,
         lines: impl Iterator<Item = JournalLine>,
     ) -> io::Result<Self> {
         let fresh = path.with_extension("new");
-        let mut out = BufWriter::new(File::create(&fresh)?);
+        remove_if_there(disk.as_ref(), &fresh)?;
+        let mut out = BufWriter::new(FileWriter(disk.create(&fresh)?));
         let heading = Heading { v: VERSION, store };
         write_line(&mut out, &heading)?;
         let mut written = 0;
         for line in lines {
-            write_line(&mut out, &line)?;
+            line.write(&mut out)?;
             written += 1;
             breathe();
         }
-        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_data()?;
-        fs::rename(&fresh, &path)?;
+        let FileWriter(file) = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync()?;
+        disk.rename(&fresh, &path)?;
         Ok(Self {
+            disk,
             path,
             store: heading.store,
             file,
@@ -178,17 +247,17 @@ impl Journal {
 
     /// The same with other lines. If that fails there is none any more.
     pub(super) fn rewrite(self, lines: impl Iterator<Item = JournalLine>) -> io::Result<Self> {
-        Self::write(self.path.clone(), self.store, lines)
-            .inspect_err(|_| drop(fs::remove_file(&self.path)))
+        Self::write(Arc::clone(&self.disk), self.path.clone(), self.store, lines)
+            .inspect_err(|_| drop(self.disk.remove(&self.path)))
     }
 
     pub(super) fn append(&mut self, lines: impl Iterator<Item = JournalLine>) -> io::Result<()> {
-        let mut batch = Vec::new();
+        let mut out = BufWriter::new(FileWriter(Arc::clone(&self.file)));
         for line in lines {
-            write_line(&mut batch, &line)?;
+            line.write(&mut out)?;
             self.lines += 1;
         }
-        (&self.file).write_all(&batch)
+        out.flush()
     }
 
     /// Whether most of it says nothing new.

@@ -5,15 +5,20 @@
 //! nor forgets what came before. Invariant: an entry is never believed that is not certain to be
 //! true; losing one costs an object more, losing its details a look into the payloads. The journal
 //! is never ahead of what is done with: a reconcile that is published again after a crash finds
-//! the history that it found before. Bounded in subjects and in bytes; those not seen for longest
-//! are forgotten first.
+//! the history that it found before. Bounded in bytes (`subjects`); those not seen for longest are
+//! forgotten first.
 
 mod journal;
+mod subjects;
 
-use std::{collections::HashMap, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
-use self::journal::{Journal, JournalLine, Loaded};
+use self::{
+    journal::{DetailsNote, Journal, JournalLine},
+    subjects::{Entry, Subjects},
+};
 use crate::{
+    disk::SharedDisk,
     fingerprint::Fingerprint,
     line::Line,
     pack::{pack, unpack},
@@ -21,12 +26,12 @@ use crate::{
     time::Timestamp,
 };
 
-/// Some 600 bytes each: 12 MB at most.
-const MAX_SUBJECTS: usize = 20_000;
-/// For the details of all of them.
-const MAX_DETAIL_BYTES: usize = 16 * 1024 * 1024;
-/// A line is bounded; this is far more than one takes.
-const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// A line takes a few kilobytes. One that is larger than this is not kept.
+const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
+/// Details of one subject, compressed; some two kilobytes are usual.
+const MAX_DETAIL_BYTES: usize = 1024 * 1024;
+/// Details that wait to be written to the journal, which happens once a second.
+const MAX_UNSAVED_BYTES: usize = 4 * 1024 * 1024;
 /// An object is stored anew after a day, so that rules by age never cut a live link by more.
 const FRESH: Duration = Duration::from_hours(24);
 /// Time between storing an object and noting it, at the very most.
@@ -87,27 +92,18 @@ pub struct Ticket(u64);
 /// The last reconcile of each subject.
 #[derive(Debug)]
 pub struct History {
-    subjects: HashMap<SubjectIdentity, Entry>,
+    subjects: Subjects,
     journal: Option<Journal>,
     /// What was stored up to then is gone, or will be.
     pruned_until: Option<Timestamp>,
-    detail_bytes: usize,
-    ticks: u64,
     /// Of the reconcile that is published now.
     ticket: Ticket,
     /// What came up to here is done with.
     saved_until: Ticket,
     /// What the journal does not say yet.
     unsaved: Vec<Unsaved>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    last: Last,
-    details: Option<Details>,
-    last_seen: u64,
-    /// Of the reconcile.
-    ticket: Ticket,
+    /// Of the details in there.
+    unsaved_bytes: usize,
 }
 
 /// What can be found out again from the payloads.
@@ -120,8 +116,15 @@ struct Details {
 }
 
 impl Details {
-    fn bytes(&self) -> usize {
-        self.line.len() + self.fields.len()
+    /// `None` if they are too large to be kept.
+    fn new(line: &Line, fields: Vec<u8>) -> Option<Self> {
+        let json = serde_json::to_vec(line).ok();
+        let json = json.filter(|json| json.len() <= MAX_LINE_BYTES)?;
+        let details = Self {
+            line: pack(&json).ok()?.into(),
+            fields: fields.into(),
+        };
+        (details.line.len() + details.fields.len() <= MAX_DETAIL_BYTES).then_some(details)
     }
 }
 
@@ -132,27 +135,38 @@ struct Unsaved {
     line: JournalLine,
 }
 
+impl Unsaved {
+    fn detail_bytes(&self) -> usize {
+        match &self.line.details {
+            DetailsNote::Known(details) => details.bytes_in_memory(),
+            DetailsNote::Unchanged | DetailsNote::Forgotten => 0,
+        }
+    }
+}
+
 impl History {
     /// Forgets everything with the process.
     pub fn in_process() -> Self {
         Self {
-            subjects: HashMap::new(),
+            subjects: Subjects::default(),
             journal: None,
             pruned_until: None,
-            detail_bytes: 0,
-            ticks: 0,
             ticket: Ticket::default(),
             saved_until: Ticket::default(),
             unsaved: Vec::new(),
+            unsaved_bytes: 0,
         }
     }
 
     /// Remembers across restarts what was stored in `store`.
-    pub fn on_disk(path: PathBuf, store: &str) -> io::Result<Self> {
+    pub fn on_disk(disk: &SharedDisk, path: &Path, store: &str) -> io::Result<Self> {
         let mut history = Self::in_process();
-        journal::load(&path, store, |loaded| history.take(loaded))?;
+        journal::load(disk.as_ref(), path, store, |line| history.take(line))?;
         let lines = history.all_lines();
-        history.journal = Some(Journal::write(path, store.to_owned(), lines)?);
+        let written = Journal::write(Arc::clone(disk), path.to_owned(), store.to_owned(), lines);
+        // NOTE: a journal that is not kept up to date must not be believed later.
+        let written = written.inspect_err(|_| drop(disk.remove(path)));
+        history.journal = Some(written?);
         Ok(history)
     }
 
@@ -162,11 +176,13 @@ impl History {
         self.ticket
     }
 
+    /// Of the last reconcile that began to be published.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
     pub fn last(&mut self, subject: &SubjectIdentity) -> Option<&Last> {
-        self.ticks += 1;
-        let entry = self.subjects.get_mut(subject)?;
-        entry.last_seen = self.ticks;
-        Some(&entry.last)
+        self.subjects.look_up(subject).map(|entry| &entry.last)
     }
 
     /// The last line of this subject, if that is still known.
@@ -187,15 +203,12 @@ impl History {
 
     /// This is a subject's last reconcile now.
     pub fn note(&mut self, subject: &SubjectIdentity, last: Last, line: &Line, fields: Vec<u8>) {
-        let packed = serde_json::to_vec(line)
-            .map_err(io::Error::from)
-            .and_then(|json| pack(&json));
-        let details = packed.ok().map(|packed| Details {
-            line: packed.into(),
-            fields: fields.into(),
-        });
-        self.insert(subject.clone(), last, details);
-        self.note_unsaved(subject, true);
+        let details = Details::new(line, fields).map(Arc::new);
+        let known = details.clone();
+        // What the journal may still say of earlier details must not be believed any more.
+        let known = known.map_or(DetailsNote::Forgotten, DetailsNote::Known);
+        self.note_unsaved(subject, last.clone(), known, self.ticket);
+        self.subjects.insert(subject, last, details, self.ticket);
     }
 
     /// A subject's last reconcile was the same again.
@@ -205,13 +218,12 @@ impl History {
         trace_id: Arc<str>,
         ended_at: Timestamp,
     ) {
-        if let Some(entry) = self.subjects.get_mut(subject) {
-            entry.ticket = self.ticket;
-        }
-        self.change(subject, |last| {
-            last.previous = last.before(&trace_id);
-            last.trace_id = trace_id;
-            last.ended_at = ended_at;
+        let ticket = self.ticket;
+        self.change(subject, |entry| {
+            entry.ticket = ticket;
+            entry.last.previous = entry.last.before(&trace_id);
+            entry.last.trace_id = trace_id;
+            entry.last.ended_at = ended_at;
         });
     }
 
@@ -226,18 +238,18 @@ impl History {
             .pruned_until
             .zip(stored.stored_at)
             .is_some_and(|(pruned, at)| at <= pruned);
-        self.change(subject, |last| {
-            if last.fingerprint == fingerprint {
-                last.object = (!is_gone).then_some(stored);
+        self.change(subject, |entry| {
+            if entry.last.fingerprint == fingerprint {
+                entry.last.object = (!is_gone).then_some(stored);
             }
         });
     }
 
     /// An object will never be in the store.
     pub fn object_lost(&mut self, subject: &SubjectIdentity, fingerprint: Fingerprint) {
-        self.change(subject, |last| {
-            if last.fingerprint == fingerprint {
-                last.object = None;
+        self.change(subject, |entry| {
+            if entry.last.fingerprint == fingerprint {
+                entry.last.object = None;
             }
         });
     }
@@ -246,14 +258,24 @@ impl History {
     pub fn forget_stored_until(&mut self, until: Timestamp) {
         let until = until + NOTED_WITHIN;
         self.pruned_until = Some(until);
-        for entry in self.subjects.values_mut() {
-            let stored_at = entry.last.object.as_ref().map(|object| object.stored_at);
-            if stored_at.flatten().is_some_and(|at| at <= until) {
-                entry.last.object = None;
+        self.forget_stored(&|at| at <= until);
+    }
+
+    /// Nothing that is said to have been stored later than that, by a clock that was ahead, will be
+    /// there.
+    pub fn forget_stored_after(&mut self, now: Timestamp) {
+        self.forget_stored(&|at| at > now);
+    }
+
+    fn forget_stored(&mut self, goes: &dyn Fn(Timestamp) -> bool) {
+        self.subjects.change_all(|last| {
+            let stored_at = last.object.as_ref().map(|object| object.stored_at);
+            if stored_at.flatten().is_some_and(goes) {
+                last.object = None;
             }
-        }
+        });
         for unsaved in &mut self.unsaved {
-            unsaved.line.forget_stored_until(until);
+            unsaved.line.forget_stored(goes);
         }
         let Some(journal) = self.journal.take() else {
             return;
@@ -278,6 +300,7 @@ impl History {
         self.saved_until = done_until;
         let is_done = |unsaved: &mut Unsaved| unsaved.ticket <= done_until;
         let done: Vec<_> = self.unsaved.extract_if(.., is_done).collect();
+        self.unsaved_bytes = self.unsaved.iter().map(Unsaved::detail_bytes).sum();
         let Some(mut journal) = self.journal.take() else {
             return;
         };
@@ -301,94 +324,69 @@ impl History {
         self.journal = Some(journal);
     }
 
-    fn change(&mut self, subject: &SubjectIdentity, change: impl FnOnce(&mut Last)) {
-        if let Some(entry) = self.subjects.get_mut(subject) {
-            change(&mut entry.last);
-            self.note_unsaved(subject, false);
+    fn change(&mut self, subject: &SubjectIdentity, change: impl FnOnce(&mut Entry)) {
+        self.subjects.change(subject, change);
+        if let Some(entry) = self.subjects.get(subject) {
+            let (last, ticket) = (entry.last.clone(), entry.ticket);
+            self.note_unsaved(subject, last, DetailsNote::Unchanged, ticket);
         }
     }
 
-    fn note_unsaved(&mut self, subject: &SubjectIdentity, with_details: bool) {
+    fn note_unsaved(
+        &mut self,
+        subject: &SubjectIdentity,
+        last: Last,
+        details: DetailsNote,
+        ticket: Ticket,
+    ) {
         if self.journal.is_none() {
             return;
         }
-        if let Some(entry) = self.subjects.get(subject) {
-            self.unsaved.push(Unsaved {
-                ticket: entry.ticket,
-                line: line_of(subject, entry, with_details),
-            });
+        let mut unsaved = Unsaved {
+            ticket,
+            line: JournalLine {
+                subject: subject.clone(),
+                last,
+                details,
+            },
+        };
+        if self.unsaved_bytes + unsaved.detail_bytes() > MAX_UNSAVED_BYTES {
+            unsaved.line.details = DetailsNote::Forgotten;
         }
+        self.unsaved_bytes += unsaved.detail_bytes();
+        self.unsaved.push(unsaved);
     }
 
-    fn take(&mut self, loaded: Loaded) {
-        let Loaded {
+    fn take(&mut self, line: JournalLine) {
+        let JournalLine {
             subject,
             last,
             details,
-        } = loaded;
-        let known = self.subjects.get(&subject);
-        // A line without details leaves them as they are.
-        let details = details.or_else(|| known.and_then(|entry| entry.details.clone()));
-        self.insert(subject, last, details);
-    }
-
-    fn insert(&mut self, subject: SubjectIdentity, last: Last, details: Option<Details>) {
-        self.ticks += 1;
-        if self.subjects.len() >= MAX_SUBJECTS && !self.subjects.contains_key(&subject) {
-            let oldest = self.oldest_tenth();
-            let bytes = &mut self.detail_bytes;
-            self.subjects.retain(|_, entry| {
-                let stays = entry.last_seen > oldest;
-                if !stays {
-                    *bytes -= entry.details.as_ref().map_or(0, Details::bytes);
-                }
-                stays
-            });
-        }
-        let entry = Entry {
-            last,
-            last_seen: self.ticks,
-            details,
-            ticket: self.ticket,
-        };
-        self.detail_bytes += entry.details.as_ref().map_or(0, Details::bytes);
-        let replaced = self.subjects.insert(subject, entry);
-        let replaced = replaced.and_then(|entry| entry.details);
-        self.detail_bytes -= replaced.as_ref().map_or(0, Details::bytes);
-        if self.detail_bytes > MAX_DETAIL_BYTES {
-            let oldest = self.oldest_tenth();
-            for entry in self.subjects.values_mut() {
-                if entry.last_seen <= oldest {
-                    let dropped = entry.details.take();
-                    self.detail_bytes -= dropped.as_ref().map_or(0, Details::bytes);
-                }
+        } = line;
+        let details = match details {
+            DetailsNote::Unchanged => {
+                let known = self.subjects.get(&subject);
+                known.and_then(|entry| entry.details.clone())
             }
-        }
-    }
-
-    /// A tenth at a time, so that the search for the oldest is rare.
-    fn oldest_tenth(&self) -> u64 {
-        let mut seen: Vec<u64> = self
-            .subjects
-            .values()
-            .map(|entry| entry.last_seen)
-            .collect();
-        let tenth = seen.len() / 10;
-        let (_, oldest, _) = seen.select_nth_unstable(tenth);
-        *oldest
+            DetailsNote::Forgotten => None,
+            DetailsNote::Known(details) => Some(details),
+        };
+        self.subjects.insert(&subject, last, details, self.ticket);
     }
 
     /// Of what is done with. A subject that is ahead of that is noted when it is done with too.
     fn all_lines(&self) -> impl Iterator<Item = JournalLine> {
-        let subjects = self.subjects.iter();
+        let subjects = self.subjects.oldest_first().into_iter();
         let done = subjects.filter(|(_, entry)| entry.ticket <= self.saved_until);
-        done.map(|(subject, entry)| line_of(subject, entry, true))
+        done.map(|(subject, entry)| JournalLine {
+            subject: subject.clone(),
+            last: entry.last.clone(),
+            details: match &entry.details {
+                Some(details) => DetailsNote::Known(Arc::clone(details)),
+                None => DetailsNote::Unchanged,
+            },
+        })
     }
-}
-
-fn line_of(subject: &SubjectIdentity, entry: &Entry, with_details: bool) -> JournalLine {
-    let details = entry.details.as_ref().filter(|_| with_details);
-    JournalLine::of(subject, &entry.last, details)
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::{fs, io::Write as _};
 
-use super::*;
+use proptest::prelude::*;
+
+use super::{subjects::MAX_BYTES, *};
 use crate::line::samples;
 
 const STORE: &str = "s3://bucket/";
@@ -51,11 +53,15 @@ fn links(history: &mut History, name: &str, content: &str, started_at: Timestamp
     last.is_some_and(|last| last.object_for(fingerprint, started_at).is_some())
 }
 
+fn local_disk() -> crate::disk::SharedDisk {
+    std::sync::Arc::new(crate::disk::LocalDisk)
+}
+
 #[test]
 fn it_survives_a_restart_and_a_torn_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(path.clone(), STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     for (name, content) in [("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")] {
         note(&mut history, name, content);
     }
@@ -65,7 +71,7 @@ fn it_survives_a_restart_and_a_torn_line() {
     file.write_all(br#"{"subject":"c","trace_id":"tor"#)
         .unwrap();
 
-    let mut history = History::on_disk(path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     assert!(knows(&mut history, "a", "2"));
     assert!(knows(&mut history, "b", "3"));
     assert!(knows(&mut history, "c", "4"));
@@ -77,7 +83,7 @@ fn it_survives_a_restart_and_a_torn_line() {
 fn the_same_again_keeps_the_details_and_moves_the_trace_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(path.clone(), STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     note(&mut history, "a", "1");
     save(&mut history);
     history.note_again(&subject("a"), "second".into(), AT);
@@ -86,7 +92,7 @@ fn the_same_again_keeps_the_details_and_moves_the_trace_on() {
     history.note_again(&subject("a"), "third".into(), AT);
     save(&mut history);
     drop(history);
-    let mut history = History::on_disk(path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     let known = history.last(&subject("a")).unwrap();
     assert_eq!(&*known.trace_id, "third");
     assert_eq!(known.before("fourth").as_deref(), Some("third"));
@@ -98,14 +104,14 @@ fn the_same_again_keeps_the_details_and_moves_the_trace_on() {
 fn what_was_forgotten_stays_forgotten_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(path.clone(), STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     note(&mut history, "a", "1");
     save(&mut history);
     assert!(links(&mut history, "a", "1", AT));
     history.forget_stored_until(AT + Duration::from_secs(1));
     assert!(!links(&mut history, "a", "1", AT));
     drop(history);
-    let mut history = History::on_disk(path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     assert!(!links(&mut history, "a", "1", AT));
     // The reconcile itself is still the one before the next.
     assert!(history.last(&subject("a")).is_some());
@@ -136,10 +142,10 @@ fn an_object_that_is_lost_is_not_linked_to() {
 fn it_says_nothing_about_another_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(path.clone(), STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     note(&mut history, "a", "1");
     save(&mut history);
-    let mut history = History::on_disk(path, "s3://other/").unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, "s3://other/").unwrap();
     assert!(!knows(&mut history, "a", "1"));
 }
 
@@ -163,50 +169,234 @@ fn an_object_is_stored_anew_after_a_day() {
     assert!(!links(&mut history, "a", "2", AT));
 }
 
-#[test]
-fn those_not_seen_for_longest_are_forgotten_first() {
-    let mut history = History::in_process();
-    for index in 0..MAX_SUBJECTS {
-        history.insert(subject(&index.to_string()), last("x"), None);
-    }
-    assert!(knows(&mut history, "0", "x"));
-    history.insert(subject("one more"), last("x"), None);
-    assert!(history.subjects.len() < MAX_SUBJECTS);
-    assert!(knows(&mut history, "0", "x"));
-    assert!(!knows(&mut history, "1", "x"));
+/// Details as large as those of a composite with a dozen resources: what can't be compressed.
+fn usual_fields(seed: u64) -> Vec<u8> {
+    let mut fields = vec![0; 2_000];
+    fastrand::Rng::with_seed(seed).fill(&mut fields);
+    fields
+}
+
+fn usual_details(seed: u64) -> Arc<Details> {
+    Arc::new(Details {
+        line: vec![7; 1_000].into(),
+        fields: usual_fields(seed).into(),
+    })
+}
+
+fn note_usual(history: &mut History, index: u64) {
+    let name = format!("{index:036}");
+    let fields = usual_fields(index);
+    history.note(&subject(&name), last(&name), &line("1"), fields);
 }
 
 #[test]
-fn details_go_before_the_rest_once_they_take_too_much() {
+fn those_not_seen_for_longest_are_forgotten_first() {
     let mut history = History::in_process();
-    let details = Details {
-        line: vec![0; MAX_DETAIL_BYTES / 10].into(),
-        fields: Box::default(),
+    let insert = |history: &mut History, name: &str| {
+        let ticket = history.ticket;
+        let subjects = &mut history.subjects;
+        subjects.insert(&subject(name), last("x"), None, ticket);
     };
-    for index in 0..11 {
-        history.insert(
-            subject(&index.to_string()),
-            last("x"),
-            Some(details.clone()),
-        );
+    insert(&mut history, "seen again");
+    let mut index = 0;
+    while history.subjects.len() > index {
+        index += 1;
+        insert(&mut history, &index.to_string());
+        assert!(knows(&mut history, "seen again", "x"));
     }
-    assert!(history.detail_bytes <= MAX_DETAIL_BYTES);
-    assert_eq!(history.subjects.len(), 11);
-    let has_details = |name: &str| history.subjects[&subject(name)].details.is_some();
-    assert!(!has_details("0") && has_details("10"));
-    let counted: usize = history
-        .subjects
-        .values()
-        .filter_map(|entry| entry.details.as_ref().map(Details::bytes))
-        .sum();
-    assert_eq!(counted, history.detail_bytes);
+    assert!(!knows(&mut history, "1", "x"));
+    assert!(knows(&mut history, &index.to_string(), "x"));
+    assert!(history.subjects.len() > 10_000);
+}
+
+#[test]
+fn however_many_subjects_there_are_memory_is_bounded() {
+    for count in [20_000, 100_000] {
+        let mut history = History::in_process();
+        let mut most = 0;
+        for index in 0..count {
+            let (name, ticket) = (format!("{index:036}"), history.ticket);
+            let details = Some(usual_details(index));
+            let subjects = &mut history.subjects;
+            subjects.insert(&subject(&name), last(&name), details, ticket);
+            most = most.max(subjects.bytes());
+        }
+        assert!(most <= MAX_BYTES, "{most} bytes with {count} subjects");
+        assert_eq!(history.subjects.bytes(), history.subjects.recount());
+        // And what there is room for is used.
+        assert!(history.subjects.bytes() > MAX_BYTES / 10 * 8);
+    }
+}
+
+#[test]
+fn subjects_that_come_in_turn_keep_what_details_there_is_room_for() {
+    const SUBJECTS: u64 = 8_000;
+    let mut history = History::in_process();
+    let mut known = 0;
+    for round in 0..3 {
+        known = 0;
+        for index in 0..SUBJECTS {
+            let name = subject(&format!("{index:036}"));
+            if history.last(&name).is_some() && history.line(&name).is_some() {
+                known += 1;
+            } else {
+                note_usual(&mut history, index);
+            }
+        }
+        assert!(round > 0 || known == 0);
+    }
+    assert_eq!(history.subjects.len() as u64, SUBJECTS);
+    let room = history.subjects.detailed();
+    assert!(known > room / 2, "{known} known, {room} fit");
+}
+
+#[test]
+fn details_of_subjects_that_are_gone_make_room() {
+    let mut history = History::in_process();
+    for index in 0..4_000 {
+        note_usual(&mut history, index);
+    }
+    // These are never seen again; others come in turn.
+    for _ in 0..20 {
+        for index in 4_000..8_000 {
+            let name = subject(&format!("{index:036}"));
+            history.last(&name);
+            if history.line(&name).is_none() {
+                note_usual(&mut history, index);
+            }
+        }
+    }
+    let has_details = |index: &u64| {
+        let name = subject(&format!("{index:036}"));
+        history.line(&name).is_some()
+    };
+    assert_eq!((4_000..8_000).filter(has_details).count(), 4_000);
+    assert!((0..4_000).filter(has_details).count() < 1_000);
+}
+
+#[test]
+fn a_journal_of_any_length_is_read_within_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.jsonl");
+    let lines = (0..100_000).map(|index| {
+        let name = format!("{index:036}");
+        JournalLine {
+            subject: subject(&name),
+            last: last(&name),
+            details: DetailsNote::Known(usual_details(index)),
+        }
+    });
+    drop(
+        Journal::write(
+            std::sync::Arc::new(crate::disk::LocalDisk),
+            path.clone(),
+            STORE.to_owned(),
+            lines,
+        )
+        .unwrap(),
+    );
+    // A line that never ends says nothing, and does not cost those behind it.
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    for _ in 0..32 {
+        file.write_all(&vec![b'x'; 1024 * 1024]).unwrap();
+    }
+    file.write_all(b"\n").unwrap();
+    let end = JournalLine {
+        subject: subject("end"),
+        last: last("end"),
+        details: DetailsNote::Unchanged,
+    };
+    let other = folder.path().join("end.jsonl");
+    drop(
+        Journal::write(
+            std::sync::Arc::new(crate::disk::LocalDisk),
+            other.clone(),
+            STORE.to_owned(),
+            [end].into_iter(),
+        )
+        .unwrap(),
+    );
+    let end = fs::read_to_string(other).unwrap();
+    file.write_all(end.lines().last().unwrap().as_bytes())
+        .unwrap();
+    file.write_all(b"\n").unwrap();
+
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    assert!(history.subjects.bytes() <= MAX_BYTES);
+    assert!(knows(&mut history, "end", "end"));
+    let newest = format!("{:036}", 99_999);
+    assert!(knows(&mut history, &newest, &newest));
+    // The file that was written anew lists them in the order in which they were seen.
+    let last_line = fs::read_to_string(&path).unwrap();
+    assert!(last_line.lines().last().unwrap().contains("\"end\""));
+}
+
+#[test]
+fn details_that_are_too_large_are_forgotten_after_a_restart_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.jsonl");
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    note(&mut history, "a", "1");
+    save(&mut history);
+    let too_large = vec![0; MAX_DETAIL_BYTES];
+    history.note(&subject("a"), last("2"), &line("2"), too_large);
+    save(&mut history);
+    assert_eq!(history.line(&subject("a")), None);
+    drop(history);
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    assert!(knows(&mut history, "a", "2"));
+    // Not those of the reconcile before.
+    assert_eq!(history.line(&subject("a")), None);
+    assert_eq!(history.fields(&subject("a")), [0_u8; 0]);
+}
+
+#[test]
+fn details_that_wait_to_be_saved_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.jsonl");
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    for index in 0..4_096 {
+        note_usual(&mut history, index % 8);
+    }
+    let unsaved = history.unsaved.iter();
+    let held: usize = unsaved.map(Unsaved::detail_bytes).sum();
+    assert!(held <= MAX_UNSAVED_BYTES, "{held} bytes");
+    save(&mut history);
+    assert_eq!(history.unsaved_bytes, 0);
+    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    // The last of each says that earlier details don't count.
+    let name = format!("{:036}", 7);
+    assert!(knows(&mut restarted, &name, &name));
+    assert_eq!(restarted.line(&subject(&name)), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn bytes_are_counted_as_they_are(
+        steps in prop::collection::vec((0_u8..40, 0_u8..4, 0_usize..1_000_000), 1..100)
+    ) {
+        let mut history = History::in_process();
+        for (name, what, size) in steps {
+            let name = subject(&name.to_string());
+            match what {
+                0 => history.note(&name, last("1"), &line("1"), vec![7; size]),
+                1 => history.note_again(&name, "x".repeat(size % 500).into(), AT),
+                2 => history.object_lost(&name, last("1").fingerprint),
+                _ => history.forget_stored_until(AT),
+            }
+            prop_assert_eq!(history.subjects.bytes(), history.subjects.recount());
+            prop_assert!(history.subjects.bytes() <= MAX_BYTES);
+        }
+    }
 }
 
 #[test]
 fn the_journal_stays_short() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(path.clone(), STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     for index in 0..10_000 {
         history.note(
             &subject("a"),
@@ -221,7 +411,7 @@ fn the_journal_stays_short() {
     save(&mut history);
     let lines = fs::read_to_string(&path).unwrap().lines().count();
     assert!(lines < 6_000, "{lines} lines");
-    let mut history = History::on_disk(path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     assert!(knows(&mut history, "a", "9999"));
 }
 
@@ -229,7 +419,7 @@ fn the_journal_stays_short() {
 fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(path.clone(), STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     let first = history.begin();
     note(&mut history, "a", "1");
     history.begin();
@@ -241,7 +431,7 @@ fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     assert!(!history.has_unsaved(first));
     assert!(knows(&mut history, "a", "2"));
 
-    let mut restarted = History::on_disk(path.clone(), STORE).unwrap();
+    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
     assert!(knows(&mut restarted, "a", "1"));
     assert_eq!(restarted.last(&subject("b")), None);
 
@@ -249,7 +439,7 @@ fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     note(&mut history, "a", "2");
     save(&mut history);
     drop(history);
-    let mut restarted = History::on_disk(path, STORE).unwrap();
+    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
     assert!(knows(&mut restarted, "a", "2"));
 }
 
@@ -257,7 +447,7 @@ fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
 fn writing_the_journal_anew_does_not_run_ahead_either() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(path.clone(), STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
     let first = history.begin();
     note(&mut history, "a", "1");
     history.save(first);
@@ -265,7 +455,7 @@ fn writing_the_journal_anew_does_not_run_ahead_either() {
     note(&mut history, "b", "2");
     history.forget_stored_until(Timestamp::default());
     drop(history);
-    let mut restarted = History::on_disk(path, STORE).unwrap();
+    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
     assert!(knows(&mut restarted, "a", "1"));
     assert_eq!(restarted.last(&subject("b")), None);
 }

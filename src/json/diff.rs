@@ -28,15 +28,31 @@ pub struct Change<'j> {
 
 /// All differences, in the order of the tree.
 pub fn diff<'j>(before: &'j Json<'j>, after: &'j Json<'j>) -> Vec<Change<'j>> {
-    let mut differ = Differ::default();
-    differ.compare(before, after);
-    differ.changes
+    diff_up_to(before, after, usize::MAX).0
 }
 
-#[derive(Default)]
+/// The first differences, and how many there are. A change may take more than what it tells of.
+pub fn diff_up_to<'j>(
+    before: &'j Json<'j>,
+    after: &'j Json<'j>,
+    most: usize,
+) -> (Vec<Change<'j>>, usize) {
+    let mut differ = Differ {
+        path: Vec::new(),
+        changes: Vec::new(),
+        most,
+        count: 0,
+    };
+    differ.compare(before, after);
+    (differ.changes, differ.count)
+}
+
 struct Differ<'j> {
     path: Vec<Segment<'j>>,
     changes: Vec<Change<'j>>,
+    most: usize,
+    /// Of all changes.
+    count: usize,
 }
 
 impl<'j> Differ<'j> {
@@ -105,11 +121,14 @@ impl<'j> Differ<'j> {
     }
 
     fn note(&mut self, before: Option<&'j Json<'j>>, after: Option<&'j Json<'j>>) {
-        self.changes.push(Change {
-            path: Path(self.path.clone()),
-            before,
-            after,
-        });
+        self.count += 1;
+        if self.changes.len() < self.most {
+            self.changes.push(Change {
+                path: Path(self.path.clone()),
+                before,
+                after,
+            });
+        }
     }
 }
 
@@ -233,6 +252,10 @@ mod tests {
         #[test]
         fn equal_trees_and_only_they_have_no_differences(one in trees(), other in trees()) {
             prop_assert!(diff(&one, &one).is_empty());
+            let all = diff(&one, &other);
+            let (first, count) = diff_up_to(&one, &other, 2);
+            prop_assert_eq!(count, all.len());
+            prop_assert_eq!(&first[..], &all[..all.len().min(2)]);
             prop_assert_eq!(diff(&one, &other).is_empty(), ordered(&one) == ordered(&other));
             for change in diff(&one, &other) {
                 prop_assert_ne!(change.before, change.after);

@@ -2,29 +2,32 @@
 //!
 //! Invariant: members stand in the order of their names, each name once, so that looking one up
 //! and holding two trees against each other take no index. A text without escapes is not copied:
-//! a tree takes some four times its text, where one of owned values takes eighteen.
+//! a tree usually takes some four times its text, where one of owned values takes eighteen. A text
+//! that is made to can take many times that, so that values can be counted ([`Values`]).
 
 mod diff;
 mod lookup;
 mod path;
 mod subset;
+mod walk;
 mod words;
 mod yaml;
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, cell::Cell, fmt};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
     ser::SerializeMap as _,
 };
 pub use serde_json::Number;
 
 pub(crate) use self::words::reads_as_other_type;
 pub use self::{
-    diff::{Change, diff},
+    diff::{Change, diff, diff_up_to},
     path::{Path, Segment},
-    subset::missing_from,
+    subset::{is_missing_any, missing_from},
+    walk::{Guide, Interest, Step, Walk, WalkError},
     yaml::{Piece, Scalar, YamlSink, scalar, write_yaml},
 };
 use crate::pace::breathe;
@@ -40,9 +43,47 @@ pub enum Json<'j> {
     Object(Vec<(Cow<'j, str>, Json<'j>)>),
 }
 
+/// How many values trees may have in all. Each takes up to a hundred bytes, however little text it
+/// has.
+#[derive(Debug)]
+pub struct Values {
+    left: Cell<usize>,
+    is_exceeded: Cell<bool>,
+}
+
+impl Values {
+    pub fn up_to(most: usize) -> Self {
+        Self {
+            left: Cell::new(most),
+            is_exceeded: Cell::new(false),
+        }
+    }
+
+    /// A tree was not read because there were too many.
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded.get()
+    }
+
+    fn take(&self) -> bool {
+        match self.left.get().checked_sub(1) {
+            Some(left) => self.left.set(left),
+            None => self.is_exceeded.set(true),
+        }
+        !self.is_exceeded.get()
+    }
+}
+
 impl<'j> Json<'j> {
     pub fn parse(text: &'j str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
+    }
+
+    /// Fails if it has more values than are left.
+    pub fn parse_within(text: &'j str, values: &Values) -> serde_json::Result<Self> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let tree = TreeVisitor(Some(values)).deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(tree)
     }
 
     /// The member of an object.
@@ -127,13 +168,25 @@ fn settle<'j>(members: &mut Vec<(Cow<'j, str>, Json<'j>)>) {
 
 impl<'de: 'j, 'j> Deserialize<'de> for Json<'j> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
+        TreeVisitor(None).deserialize(deserializer)
     }
 }
 
-struct TreeVisitor;
+#[derive(Clone, Copy)]
+struct TreeVisitor<'v>(Option<&'v Values>);
 
-impl<'de> Visitor<'de> for TreeVisitor {
+impl<'de> DeserializeSeed<'de> for TreeVisitor<'_> {
+    type Value = Json<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        if self.0.is_some_and(|values| !values.take()) {
+            return Err(D::Error::custom("too many values"));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TreeVisitor<'_> {
     type Value = Json<'de>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,18 +223,21 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = elements.next_element()? {
+        while let Some(item) = elements.next_element_seed(self)? {
             items.push(item);
         }
+        // NOTE: what is not used of it is up to three quarters.
+        items.shrink_to_fit();
         Ok(Json::List(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some((Name(name), value)) = entries.next_entry()? {
-            members.push((name, value));
+        while let Some(Name(name)) = entries.next_key()? {
+            members.push((name, entries.next_value_seed(self)?));
         }
         settle(&mut members);
+        members.shrink_to_fit();
         breathe();
         Ok(Json::Object(members))
     }
@@ -239,6 +295,25 @@ mod tests {
                 .iter()
                 .all(|(name, _)| matches!(name, Cow::Borrowed(_)))
         );
+    }
+
+    #[test]
+    fn values_are_counted() {
+        let text = r#"{"a":[1,{"b":null}],"c":"d"}"#;
+        let values = Values::up_to(6);
+        assert_eq!(
+            Json::parse_within(text, &values).unwrap(),
+            Json::parse(text).unwrap()
+        );
+        assert!(!values.is_exceeded());
+        Json::parse_within("1", &values).unwrap_err();
+        assert!(values.is_exceeded());
+        let values = Values::up_to(5);
+        Json::parse_within(text, &values).unwrap_err();
+        assert!(values.is_exceeded());
+        let values = Values::up_to(5);
+        Json::parse_within("[1] 2", &values).unwrap_err();
+        assert!(!values.is_exceeded(), "it is no JSON");
     }
 
     #[test]

@@ -14,21 +14,37 @@ use super::{
 const WRITE_ONLY: &str = "stringData";
 
 /// Where `desired` asks for something that `observed` does not have, with what it asks for and
-/// what stands there.
-pub fn missing_from<'j>(desired: &'j Json<'j>, observed: &'j Json<'j>) -> Vec<Change<'j>> {
-    let mut search = Search::default();
+/// what stands there; the first of these places if there are more.
+pub fn missing_from<'j>(
+    desired: &'j Json<'j>,
+    observed: &'j Json<'j>,
+    most: usize,
+) -> Vec<Change<'j>> {
+    let mut search = Search {
+        path: Vec::new(),
+        missing: Vec::new(),
+        most,
+    };
     search.look_for(desired, Some(observed));
     search.missing
 }
 
-#[derive(Default)]
+/// Whether `desired` asks for anything that `observed` does not have.
+pub fn is_missing_any(desired: &Json<'_>, observed: &Json<'_>) -> bool {
+    !missing_from(desired, observed, 1).is_empty()
+}
+
 struct Search<'j> {
     path: Vec<Segment<'j>>,
     missing: Vec<Change<'j>>,
+    most: usize,
 }
 
 impl<'j> Search<'j> {
     fn look_for(&mut self, desired: &'j Json<'j>, observed: Option<&'j Json<'j>>) {
+        if self.missing.len() >= self.most {
+            return;
+        }
         match desired {
             Json::Object(members) if !members.is_empty() => {
                 for (name, value) in members {
@@ -82,7 +98,8 @@ mod tests {
 
     fn missing(desired: &str, observed: &str) -> Vec<String> {
         let [desired, observed] = [desired, observed].map(|text| Json::parse(text).unwrap());
-        let missing = missing_from(&desired, &observed);
+        let missing = missing_from(&desired, &observed, usize::MAX);
+        assert_eq!(is_missing_any(&desired, &observed), !missing.is_empty());
         missing
             .iter()
             .map(|change| change.path.to_string())

@@ -5,11 +5,13 @@
 //! by who does not know it. Invariant: bounded in size whatever the payloads hold. A list is cut at
 //! [`MAX_NAMES`] or [`MAX_ENTRIES`] with its full count beside it, a text at [`MAX_TEXT_BYTES`].
 
+mod coverage;
 #[cfg(test)]
 pub(crate) mod samples;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::coverage::{Coverage, CoveredStep};
 use crate::{reconcile::SubjectType, time::Timestamp};
 
 /// Names in a list.
@@ -22,6 +24,9 @@ pub const MAX_TEXT_BYTES: usize = 1024;
 /// The error type of a step whose response was not waited for, since the sidecar stopped. That is
 /// no failure of the function.
 pub const INTERRUPTED: &str = "interrupted";
+
+/// What [`StepFacts::summary`] says of a step whose payload is too large to be summarised.
+pub const SUMMARY_SKIPPED: &str = "skipped: too large";
 
 /// A reconcile.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -45,6 +50,11 @@ pub struct Line {
     pub status: Status,
     /// Whether any payload or verdict differs from the previous reconcile's.
     pub changed: bool,
+    /// How often parts that arrived late were merged into this reconcile. Of several lines of one
+    /// trace the one with the highest revision is complete and replaces the others.
+    // NOTE: before the steps, so that a reader sees it without parsing them.
+    #[serde(default)]
+    pub revision: u32,
     pub steps: Vec<LineStep>,
     pub object: ObjectRef,
     pub resources: Outcome,
@@ -58,6 +68,22 @@ pub struct Line {
     pub flapping: Vec<FlappingField>,
     #[serde(default)]
     pub flapping_count: u64,
+}
+
+impl Line {
+    /// Whether a payload was too large to be summarised, so that something is not known.
+    pub fn is_summary_partial(&self) -> bool {
+        self.steps.iter().any(|step| step.facts.summary.is_some())
+    }
+
+    /// Whether [`Self::resources`] is empty because nothing could be predicted from a payload that
+    /// was too large to be summarised, not because nothing will happen.
+    pub fn is_outcome_unknown(&self) -> bool {
+        // Where the pipeline failed, nothing happens.
+        !self.status.is_failure()
+            && self.is_summary_partial()
+            && self.resources == Outcome::default()
+    }
 }
 
 /// What was reconciled.
@@ -162,6 +188,10 @@ pub struct StepFacts {
     /// `None` if there is no response that could be read.
     pub desired: Option<Desired>,
     pub requirements: Vec<Requirement>,
+    /// Why the payloads were not looked into, such as `skipped: too large`: then what this says of
+    /// them, and what the line says of the outcome, is unknown where it is empty. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

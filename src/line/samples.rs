@@ -33,6 +33,7 @@ pub(crate) fn line(trace_id: &str, started_at: Timestamp) -> Line {
         subject: subject(),
         status: Status::Ok,
         changed: false,
+        revision: 0,
         steps: vec![step("function-a", started_at)],
         object: ObjectRef {
             key: format!("v1/reconciles/{trace_id}"),

@@ -9,6 +9,7 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::Registry;
 
 use super::{pipelines::Pipelines, push::Push};
+use crate::panics::Panics;
 
 /// Up to core's deadline of 100 ms; finest where the answers should be.
 const ACK_SECONDS: [f64; 10] = [
@@ -32,6 +33,7 @@ pub(super) struct Instruments {
     pub(super) spool_damaged: Counter<u64>,
     pub(super) spool_torn: Counter<u64>,
     pub(super) spool_sync_failures: Counter<u64>,
+    pub(super) records_quarantined: Counter<u64>,
     pub(super) reconciles: Counter<u64>,
     pub(super) unchanged: Counter<u64>,
     pub(super) objects_stored: Counter<u64>,
@@ -44,15 +46,24 @@ pub(super) struct Instruments {
     pub(super) spans_lost: Counter<u64>,
     pub(super) export_failures: Counter<u64>,
     pub(super) index_stored: Counter<u64>,
+    pub(super) quarantined: Counter<u64>,
     pub(super) pipelines: Pipelines,
+    pub(super) panics: Panics,
     /// Bytes of objects, index lines and spans that wait.
     pub(super) outbox: [AtomicU64; 3],
+    /// The same for what is in quarantine.
+    pub(super) quarantine: [AtomicU64; 4],
     /// Arrival of the oldest of what waits, or [`NOTHING_WAITS`].
     pub(super) oldest_waiting: AtomicI64,
 }
 
 impl Instruments {
-    pub(super) fn new(registry: Registry, push: Option<Push>, provider: SdkMeterProvider) -> Self {
+    pub(super) fn new(
+        registry: Registry,
+        push: Option<Push>,
+        provider: SdkMeterProvider,
+        panics: Panics,
+    ) -> Self {
         let meter = provider.meter("spanplane");
         let count = |name: &'static str, help: &'static str| {
             meter.u64_counter(name).with_description(help).build()
@@ -88,6 +99,10 @@ impl Instruments {
                 "spanplane_spool_torn",
                 "Records that were being written when an earlier process died.",
             ),
+            records_quarantined: count(
+                "spanplane_records_quarantined",
+                "Messages that were set aside because the process died while processing them.",
+            ),
             spool_sync_failures: count(
                 "spanplane_spool_sync_failures",
                 "Times that the spool could not be synced to disk.",
@@ -116,7 +131,7 @@ impl Instruments {
             ),
             store_failures: count(
                 "spanplane_store_failures",
-                "Calls to the store that failed; they are tried again.",
+                "Calls to the store, and joins of parts, that failed; they are tried again.",
             ),
             redacted_values: count(
                 "spanplane_redacted_values",
@@ -135,8 +150,14 @@ impl Instruments {
                 "spanplane_index_batches_stored",
                 "Batches of index lines written to the store.",
             ),
+            quarantined: count(
+                "spanplane_quarantined",
+                "Files moved to the quarantine, since the store or the collector refuses them or the process died over them.",
+            ),
             pipelines: Pipelines::new(&meter),
+            panics,
             outbox: Default::default(),
+            quarantine: Default::default(),
             oldest_waiting: AtomicI64::new(NOTHING_WAITS),
             registry,
             push,

@@ -5,6 +5,7 @@
 //! shows up as zero from the start, so that an alert on its rate works the first time.
 
 mod instruments;
+mod observing;
 mod pipelines;
 mod push;
 mod reasons;
@@ -29,9 +30,15 @@ use self::{
 };
 use crate::{
     line::Line,
+    panics::{Panics, Task},
     record::RecordKind,
     time::{SharedClock, Timestamp},
 };
+
+/// What waits for the store or the collector.
+const KINDS: [&str; 3] = ["objects", "index", "traces"];
+/// What is in quarantine.
+const QUARANTINED_KINDS: [&str; 4] = ["objects", "index", "traces", "messages"];
 
 /// The counters, and the registry they are read from.
 #[derive(Clone)]
@@ -50,7 +57,7 @@ pub struct SetupError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl Metrics {
     pub fn new() -> Result<Self, SetupError> {
-        Self::build(|builder| (builder, None))
+        Self::build(|builder, _| (builder, None))
     }
 
     /// The counters are also handed to an exporter, every so often, on a thread of its own.
@@ -60,15 +67,15 @@ impl Metrics {
         interval: Duration,
         resource: Resource,
     ) -> Result<Self, SetupError> {
-        Self::build(|builder| {
-            let (reader, push) = Push::new(exporter, interval);
+        Self::build(|builder, panics| {
+            let (reader, push) = Push::new(exporter, interval, panics.clone());
             let builder = builder.with_resource(resource).with_reader(reader);
             (builder, Some(push))
         })
     }
 
     fn build(
-        add_push: impl FnOnce(MeterProviderBuilder) -> (MeterProviderBuilder, Option<Push>),
+        add_push: impl FnOnce(MeterProviderBuilder, &Panics) -> (MeterProviderBuilder, Option<Push>),
     ) -> Result<Self, SetupError> {
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter()
@@ -77,10 +84,13 @@ impl Metrics {
             .without_target_info()
             .build()
             .map_err(|error| SetupError(error.into()))?;
-        let (builder, push) = add_push(SdkMeterProvider::builder().with_reader(exporter));
-        let provider = builder.build();
-        let metrics = Self(Arc::new(Instruments::new(registry, push, provider)));
+        let panics = Panics::default();
+        let builder = SdkMeterProvider::builder().with_reader(exporter);
+        let (builder, push) = add_push(builder, &panics);
+        let instruments = Instruments::new(registry, push, builder.build(), panics);
+        let metrics = Self(Arc::new(instruments));
         metrics.show_zeros();
+        metrics.observe_panics();
         Ok(metrics)
     }
 
@@ -97,6 +107,9 @@ impl Metrics {
         for reason in SpanLoss::ALL {
             self.spans_lost(reason, 0);
         }
+        for kind in QUARANTINED_KINDS {
+            all.quarantined.add(0, &[KeyValue::new("kind", kind)]);
+        }
         for kind in [RecordKind::Request, RecordKind::Response] {
             all.received.add(0, &[KeyValue::new("rpc", kind.as_str())]);
             all.acknowledged
@@ -106,6 +119,7 @@ impl Metrics {
             &all.spool_damaged,
             &all.spool_torn,
             &all.spool_sync_failures,
+            &all.records_quarantined,
             &all.unchanged,
             &all.objects_stored,
             &all.objects_stored_bytes,
@@ -118,6 +132,11 @@ impl Metrics {
         ] {
             counter.add(0, &[]);
         }
+    }
+
+    /// Where panics are counted.
+    pub fn panics(&self) -> &Panics {
+        &self.0.panics
     }
 
     /// All of them, in Prometheus' text format.
@@ -155,16 +174,31 @@ impl Metrics {
                 let Some(instruments) = instruments.upgrade() else {
                     return;
                 };
-                for (kind, bytes) in ["objects", "index", "traces"]
-                    .iter()
-                    .zip(&instruments.outbox)
-                {
+                for (kind, bytes) in KINDS.iter().zip(&instruments.outbox) {
                     let kind = KeyValue::new("kind", *kind);
                     gauge.observe(bytes.load(Ordering::Relaxed), &[kind]);
                 }
             })
             .build();
         let instruments = Arc::downgrade(&self.0);
+        meter
+            .u64_observable_gauge("spanplane_quarantine")
+            .with_description(
+                "Bytes kept on disk that the store or the collector refuses, by what they are.",
+            )
+            .with_unit("By")
+            .with_callback(move |gauge| {
+                let Some(instruments) = instruments.upgrade() else {
+                    return;
+                };
+                for (kind, bytes) in QUARANTINED_KINDS.iter().zip(&instruments.quarantine) {
+                    let kind = KeyValue::new("kind", *kind);
+                    gauge.observe(bytes.load(Ordering::Relaxed), &[kind]);
+                }
+            })
+            .build();
+        let instruments = Arc::downgrade(&self.0);
+        let panics = self.panics().clone();
         meter
             .f64_observable_gauge("spanplane_spool_oldest_record_age")
             .with_description(
@@ -176,8 +210,13 @@ impl Metrics {
                     return;
                 };
                 let oldest = instruments.oldest_waiting.load(Ordering::Relaxed);
-                let age = clock.now().since(Timestamp::from_nanos(oldest));
-                gauge.observe(age.as_secs_f64(), &[]);
+                // NOTE: the library would never collect anything again.
+                let now = panics.catch(Task::Metrics, || clock.now());
+                if let Ok(now) = now {
+                    let age = now.since(Timestamp::from_nanos(oldest));
+                    gauge.observe(age.as_secs_f64(), &[]);
+                    panics.works(Task::Metrics);
+                }
             })
             .build();
     }
@@ -213,6 +252,10 @@ impl Metrics {
         self.0.spool_torn.add(1, &[]);
     }
 
+    pub fn record_quarantined(&self) {
+        self.0.records_quarantined.add(1, &[]);
+    }
+
     pub fn spool_sync_failed(&self) {
         self.0.spool_sync_failures.add(1, &[]);
     }
@@ -222,6 +265,18 @@ impl Metrics {
         for (shown, bytes) in self.0.outbox.iter().zip(kinds) {
             shown.store(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// What is in quarantine: objects, index lines, spans, messages, in bytes.
+    pub fn quarantine_holds(&self, kinds: [u64; 4]) {
+        for (shown, bytes) in self.0.quarantine.iter().zip(kinds) {
+            shown.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// A file was moved to the quarantine.
+    pub fn quarantined(&self, kind: &'static str) {
+        self.0.quarantined.add(1, &[KeyValue::new("kind", kind)]);
     }
 
     pub fn oldest_waiting(&self, oldest: Option<Timestamp>) {

@@ -14,6 +14,8 @@ use opentelemetry_sdk::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::panics::{Panics, Task};
+
 #[derive(Debug)]
 pub(super) struct Push {
     stop: CancellationToken,
@@ -24,13 +26,18 @@ impl Push {
     pub(super) fn new<E: PushMetricExporter>(
         exporter: E,
         interval: Duration,
+        panics: Panics,
     ) -> (PeriodicReader<Stoppable<E>>, Self) {
         let stop = CancellationToken::new();
         let push = Self {
             stop: stop.clone(),
             _stops_when_dropped: stop.clone().drop_guard(),
         };
-        let reader = PeriodicReader::builder(Stoppable { exporter, stop });
+        let reader = PeriodicReader::builder(Stoppable {
+            exporter,
+            stop,
+            panics,
+        });
         (reader.with_interval(interval).build(), push)
     }
 
@@ -49,13 +56,18 @@ impl Push {
 pub(super) struct Stoppable<E> {
     exporter: E,
     stop: CancellationToken,
+    panics: Panics,
 }
 
 impl<E: PushMetricExporter> PushMetricExporter for Stoppable<E> {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let call = self.exporter.export(metrics);
-        let outcome = self.stop.run_until_cancelled(call).await;
-        outcome.unwrap_or(Err(OTelSdkError::AlreadyShutdown))
+        let call = self.stop.run_until_cancelled(call);
+        // NOTE: a panic would end the library's thread, and with it the pushing.
+        match self.panics.catch_in(Task::Metrics, call).await {
+            Ok(outcome) => outcome.unwrap_or(Err(OTelSdkError::AlreadyShutdown)),
+            Err(panicked) => Err(OTelSdkError::InternalFailure(panicked.to_string())),
+        }
     }
 
     fn force_flush(&self) -> OTelSdkResult {

@@ -8,14 +8,20 @@ pub enum Refusal {
     SpoolFull,
     DiskError,
     Oversize,
+    /// It began, and did not end.
+    Slow,
+    /// More are under way than there is memory for.
+    TooManyCalls,
     ShuttingDown,
 }
 
 impl Refusal {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::SpoolFull,
         Self::DiskError,
         Self::Oversize,
+        Self::Slow,
+        Self::TooManyCalls,
         Self::ShuttingDown,
     ];
 
@@ -24,6 +30,8 @@ impl Refusal {
             Self::SpoolFull => "spool_full",
             Self::DiskError => "disk_error",
             Self::Oversize => "oversize",
+            Self::Slow => "slow",
+            Self::TooManyCalls => "too_many_calls",
             Self::ShuttingDown => "shutting_down",
         }
     }

@@ -4,22 +4,22 @@
 //! <folder>/<number>-<spans>.otlp.zst    an ExportTraceServiceRequest, compressed
 //! ```
 //!
-//! Written by one thread, sent by another, so it locks. Invariant: bounded in bytes. What does not
-//! fit any more is given up oldest first, and counted: the payloads and the lines of those
-//! reconciles are in the store all the same.
+//! Two threads use it, so it locks. Invariant: bounded in bytes. What does not fit any more is given
+//! up oldest first, and counted: the payloads and the index entries of those reconciles are in the
+//! store all the same.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Write as _},
-    path::PathBuf,
+    io::{self, IoSlice},
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
 
-use super::{Found, UNFINISHED, remove_sent, sync_folder, take_up};
+use super::{UNFINISHED, list_finished, remove_sent};
 use crate::{
+    disk::{SharedDisk, disk_use, read_file},
     pack::{pack, unpack},
     spans::EncodedSpans,
 };
@@ -29,8 +29,16 @@ const ENDING: &str = ".otlp.zst";
 const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 
 /// Names a batch.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct BatchId(u64);
+
+impl BatchId {
+    /// The one after it.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
 
 /// A batch in line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +51,7 @@ pub struct WaitingBatch {
 /// The batches in a folder.
 #[derive(Debug)]
 pub struct TraceBatches {
+    disk: SharedDisk,
     folder: PathBuf,
     max_bytes: u64,
     line: Mutex<Queue>,
@@ -54,20 +63,27 @@ pub struct TraceBatches {
 struct Queue {
     next: u64,
     waiting: BTreeMap<BatchId, WaitingBatch>,
-    /// Of all that wait.
+    /// Of all that wait, on disk.
     bytes: u64,
 }
 
 impl Queue {
+    /// A number that no other batch gets: two threads add batches.
+    fn take_number(&mut self) -> BatchId {
+        let id = BatchId(self.next);
+        self.next += 1;
+        id
+    }
+
     fn insert(&mut self, batch: WaitingBatch) {
         self.next = self.next.max(batch.id.0 + 1);
-        self.bytes += batch.bytes;
+        self.bytes += disk_use(batch.bytes);
         self.waiting.insert(batch.id, batch);
     }
 
     fn remove(&mut self, id: BatchId) -> Option<WaitingBatch> {
         let batch = self.waiting.remove(&id)?;
-        self.bytes -= batch.bytes;
+        self.bytes -= disk_use(batch.bytes);
         Some(batch)
     }
 
@@ -78,20 +94,16 @@ impl Queue {
 
 impl TraceBatches {
     /// Takes up what an earlier process left.
-    pub fn open(folder: PathBuf, max_bytes: u64) -> io::Result<Self> {
+    pub fn open(disk: SharedDisk, folder: PathBuf, max_bytes: u64) -> io::Result<Self> {
         let mut queue = Queue::default();
-        for Found { name, bytes, .. } in take_up(&folder)? {
-            let numbers = name
-                .strip_suffix(ENDING)
-                .and_then(|name| name.split_once('-'));
-            let numbers =
-                numbers.and_then(|(id, spans)| Some((id.parse().ok()?, spans.parse().ok()?)));
-            if let Some((id, spans)) = numbers {
-                let id = BatchId(id);
+        for entry in list_finished(disk.as_ref(), &folder)? {
+            if let Some((id, spans)) = numbers_of(&entry.name) {
+                let bytes = entry.bytes;
                 queue.insert(WaitingBatch { id, spans, bytes });
             }
         }
         Ok(Self {
+            disk,
             folder,
             max_bytes,
             line: Mutex::new(queue),
@@ -102,23 +114,8 @@ impl TraceBatches {
     /// Puts a batch in line and makes it durable. Returns how many spans had to be given up for
     /// it.
     pub fn add(&self, request: &EncodedSpans) -> io::Result<u64> {
-        let body = pack(&request.body)?;
-        let id = BatchId(self.lock().next);
-        let batch = WaitingBatch {
-            id,
-            spans: request.count,
-            bytes: body.len() as u64,
-        };
-        let path = self.path_of(&batch);
-        let fresh = path.with_extension(UNFINISHED);
-        let mut file = File::create(&fresh)?;
-        file.write_all(&body)?;
-        file.sync_data()?;
-        fs::rename(&fresh, &path)?;
-        sync_folder(&self.folder)?;
-
+        self.insert(request)?;
         let mut queue = self.lock();
-        queue.insert(batch);
         let mut given_up = Vec::new();
         while queue.bytes > self.max_bytes && queue.waiting.len() > 1 {
             let Some(oldest) = queue.oldest().and_then(|oldest| queue.remove(oldest.id)) else {
@@ -127,34 +124,97 @@ impl TraceBatches {
             given_up.push(oldest);
         }
         drop(queue);
-        self.added.notify_one();
         for batch in &given_up {
-            remove_sent(&self.path_of(batch));
+            remove_sent(self.disk.as_ref(), &self.path_of(batch));
         }
         Ok(given_up.iter().map(|batch| batch.spans).sum())
     }
 
-    /// The oldest batch, once there is one.
-    pub async fn oldest(&self) -> WaitingBatch {
-        loop {
-            let added = self.added.notified();
-            let oldest = self.lock().oldest();
-            if let Some(batch) = oldest {
-                return batch;
-            }
-            added.await;
+    /// Puts parts of a batch in its place. A crash may leave both, so that spans are sent twice,
+    /// which changes nothing.
+    pub fn replace(
+        &self,
+        batch: &WaitingBatch,
+        parts: &[EncodedSpans],
+    ) -> io::Result<Vec<BatchId>> {
+        let mut added = Vec::new();
+        for part in parts {
+            added.push(self.insert(part)?);
         }
+        self.remove(batch);
+        Ok(added)
     }
 
-    /// What a batch holds; `None` if it is gone.
+    /// Takes back a batch that was in quarantine under this name, and makes that durable.
+    pub fn take_back(&self, path: &Path, name: &str) -> io::Result<()> {
+        let (_, spans) = numbers_of(name).ok_or(io::ErrorKind::InvalidData)?;
+        let bytes = self.disk.open(path)?.length()?;
+        let mut queue = self.lock();
+        let id = queue.take_number();
+        let batch = WaitingBatch { id, spans, bytes };
+        self.disk.rename(path, &self.path_of(&batch))?;
+        queue.insert(batch);
+        drop(queue);
+        self.added.notify_one();
+        self.disk.sync_folder(&self.folder)
+    }
+
+    /// Ends when a batch was added.
+    pub async fn added(&self) {
+        self.added.notified().await;
+    }
+
+    /// The first batch from this one on.
+    pub fn first_from(&self, id: BatchId) -> Option<WaitingBatch> {
+        let queue = self.lock();
+        queue.waiting.range(id..).next().map(|(_, batch)| *batch)
+    }
+
+    /// A batch, if it still waits.
+    pub fn find(&self, id: BatchId) -> Option<WaitingBatch> {
+        self.lock().waiting.get(&id).copied()
+    }
+
+    fn insert(&self, request: &EncodedSpans) -> io::Result<BatchId> {
+        let body = pack(&request.body)?;
+        let unfinished = self.lock().take_number();
+        let fresh = self
+            .folder
+            .join(format!("{:020}.{UNFINISHED}", unfinished.0));
+        let file = self.disk.create(&fresh)?;
+        let written = file
+            .append(&mut [IoSlice::new(&body)])
+            .and_then(|()| file.sync());
+        // Half a batch would take the room that something else needs.
+        written.inspect_err(|_| remove_sent(self.disk.as_ref(), &fresh))?;
+
+        let mut queue = self.lock();
+        // NOTE: whichever thread is first, numbers appear in their order: whoever sends has not
+        // gone past this one.
+        let batch = WaitingBatch {
+            id: queue.take_number(),
+            spans: request.count,
+            bytes: body.len() as u64,
+        };
+        let renamed = self.disk.rename(&fresh, &self.path_of(&batch));
+        renamed.inspect_err(|_| remove_sent(self.disk.as_ref(), &fresh))?;
+        queue.insert(batch);
+        drop(queue);
+        self.added.notify_one();
+        self.disk.sync_folder(&self.folder)?;
+        Ok(batch.id)
+    }
+
+    /// What a batch holds; `None` if it is gone. One that is damaged fails as
+    /// [`io::ErrorKind::InvalidData`].
     pub fn read(&self, batch: &WaitingBatch) -> io::Result<Option<EncodedSpans>> {
-        let body = match fs::read(self.path_of(batch)) {
-            Ok(body) => body,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(body) = read_file(self.disk.as_ref(), &self.path_of(batch))? else {
+            return Ok(None);
         };
         Ok(Some(EncodedSpans {
-            body: unpack(&body, MAX_BATCH_BYTES)?.into(),
+            body: unpack(&body, MAX_BATCH_BYTES)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?
+                .into(),
             count: batch.spans,
         }))
     }
@@ -162,7 +222,7 @@ impl TraceBatches {
     /// It was delivered, or will never be.
     pub fn remove(&self, batch: &WaitingBatch) {
         if self.lock().remove(batch.id).is_some() {
-            remove_sent(&self.path_of(batch));
+            remove_sent(self.disk.as_ref(), &self.path_of(batch));
         }
     }
 
@@ -176,11 +236,26 @@ impl TraceBatches {
     }
 
     fn path_of(&self, batch: &WaitingBatch) -> PathBuf {
-        let WaitingBatch { id, spans, .. } = batch;
-        self.folder.join(format!("{:020}-{spans}{ENDING}", id.0))
+        self.folder.join(Self::name_of(batch.id, batch.spans))
+    }
+
+    /// The name of a file that holds so many spans.
+    pub fn name_of(id: BatchId, spans: u64) -> String {
+        format!("{:020}-{spans}{ENDING}", id.0)
+    }
+
+    /// How many spans are in a file of this name.
+    pub fn spans_of(name: &str) -> u64 {
+        numbers_of(name).map_or(0, |(_, spans)| spans)
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What the name of a batch says.
+fn numbers_of(name: &str) -> Option<(BatchId, u64)> {
+    let (id, spans) = name.strip_suffix(ENDING)?.split_once('-')?;
+    Some((BatchId(id.parse().ok()?), spans.parse().ok()?))
 }

@@ -1,145 +1,192 @@
 //! Objects that wait for the store, one file each.
 //!
 //! ```text
-//! <folder>/<number>.parcel         body, label, length of the label, CRC-32 of the label, `SPPARCL1`
-//! <folder>/<number>-late.parcel    the same, of a part that came late
+//! <folder>/<number>.parcel            as in `parcel`
+//! <folder>/<number>-late.parcel       a part that came late
+//! <folder>/<number>-retried.parcel    back from the quarantine
 //! ```
 //!
-//! The label is compressed JSON and says where the body goes and what is to be noted once it is
-//! there. It comes last since it is known last. Numbers are little-endian, of four bytes each.
 //! Invariant: a parcel is sealed with one rename, and the numbers of those that wait grow in that
-//! order.
+//! order. A part that has to be joined with others of its trace waits for these, and for no other.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write},
+    io,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
-
-use super::{Found, UNFINISHED, remove_sent, sync_folder, take_up};
+use super::{
+    UNFINISHED, list_finished,
+    parcel::{Label, ParcelReader, ParcelWriter},
+    precedence::{Precedence, TraceHash},
+    remove_sent,
+};
 use crate::{
+    disk::{DiskFile, SharedDisk, disk_use},
     fingerprint::Fingerprint,
-    line::Line,
-    pack::{pack, unpack},
-    reconcile::Subject,
     time::Timestamp,
 };
 
-const MAGIC: &[u8; 8] = b"SPPARCL1";
-const TRAILER_BYTES: u64 = 16;
 const ENDING: &str = ".parcel";
 const LATE_ENDING: &str = "-late.parcel";
-/// Decompressed; far more than a line takes.
-const MAX_LABEL_BYTES: usize = 16 * 1024 * 1024;
-/// What was sealed longer than this before the last one was made of records that are noted as done;
-/// it need not be known after a crash.
-const REDONE_WITHIN: Duration = Duration::from_secs(10);
+const RETRIED_ENDING: &str = "-retried.parcel";
 /// No more records than those of as many reconciles wait to be noted.
 const MAX_REDONE: usize = 4096;
 /// Parcels that may be unsynced: each holds a file open, and a process may not have many.
 const MAX_UNSYNCED: usize = 128;
+/// Labels of an earlier process read at a time: about a millisecond.
+const LABELS_A_TURN: usize = 16;
 
 /// Names a parcel.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ParcelId(u64);
 
-/// Where a parcel goes, and what to note once it is there.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Label {
-    pub subject: Subject,
-    /// The beginning of the reconcile is missing: it may be in the store already.
-    pub is_fragment: bool,
-    pub fingerprint: Fingerprint,
-    /// The reconcile's line in the index, as far as it is known before the object is stored.
-    pub line: Line,
+impl ParcelId {
+    /// The one after it.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
 }
 
 /// The parcels in a folder.
 #[derive(Debug)]
 pub struct Parcels {
+    disk: SharedDisk,
     folder: PathBuf,
     next: u64,
     /// Those before are of an earlier process.
     first_own: ParcelId,
     waiting: BTreeMap<ParcelId, Waiting>,
-    /// Of all that wait.
+    /// Of all that wait, on disk.
     bytes: u64,
-    unsynced: Vec<File>,
+    unsynced: Vec<Arc<dyn DiskFile>>,
     /// Files of those that don't wait any more.
     finished: Vec<PathBuf>,
     /// What an earlier process may have sealed without noting its records as done.
     left: BTreeMap<(String, Fingerprint), ParcelId>,
+    precedence: Precedence,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     bytes: u64,
-    is_late: bool,
+    form: Form,
     since: Timestamp,
+    /// `None` if it is not known, or can't be read.
+    trace: Option<TraceHash>,
+}
+
+/// What the name of a parcel says about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    Whole,
+    /// What it belongs to may be in the store already.
+    Late,
+    /// The same, and it has been refused before.
+    Retried,
+}
+
+impl Form {
+    /// The endings of others end in that of a whole one.
+    const ALL: [Self; 3] = [Self::Late, Self::Retried, Self::Whole];
+
+    const fn ending(self) -> &'static str {
+        match self {
+            Self::Whole => ENDING,
+            Self::Late => LATE_ENDING,
+            Self::Retried => RETRIED_ENDING,
+        }
+    }
+
+    fn of_name(name: &str) -> Option<(Self, ParcelId)> {
+        let mut forms = Self::ALL.into_iter();
+        let (form, number) =
+            forms.find_map(|form| Some((form, name.strip_suffix(form.ending())?)))?;
+        Some((form, ParcelId(number.parse().ok()?)))
+    }
 }
 
 impl Parcels {
     /// Takes up what an earlier process left.
-    pub fn open(folder: PathBuf) -> io::Result<Self> {
-        let mut waiting = BTreeMap::new();
-        for Found {
-            name,
-            bytes,
-            written_at: since,
-        } in take_up(&folder)?
-        {
-            let late = name.strip_suffix(LATE_ENDING);
-            let is_late = late.is_some();
-            let number = late.or_else(|| name.strip_suffix(ENDING));
-            if let Some(number) = number.and_then(|number| number.parse().ok()) {
-                waiting.insert(
-                    ParcelId(number),
-                    Waiting {
-                        bytes,
-                        is_late,
-                        since,
-                    },
-                );
-            }
-        }
-        let next = waiting.keys().next_back().map_or(0, |last| last.0 + 1);
+    pub fn open(disk: SharedDisk, folder: PathBuf) -> io::Result<Self> {
         let mut parcels = Self {
+            disk,
             folder,
-            next,
-            first_own: ParcelId(next),
-            bytes: waiting.values().map(|parcel| parcel.bytes).sum(),
-            waiting,
+            next: 0,
+            first_own: ParcelId(0),
+            bytes: 0,
+            waiting: BTreeMap::new(),
             unsynced: Vec::new(),
             finished: Vec::new(),
             left: BTreeMap::new(),
+            precedence: Precedence::default(),
         };
-        let last = parcels.waiting.values().next_back();
-        let last = last.map_or(Timestamp::default(), |last| last.since);
-        let is_recent = |parcel: &Waiting| last.since(parcel.since) <= REDONE_WITHIN;
-        let recent = parcels.waiting.iter().rev().take(MAX_REDONE);
-        for (id, _) in recent.take_while(|(_, parcel)| is_recent(parcel)) {
-            // What is damaged is told when its turn comes.
-            if let Ok(parcel) = parcels.read(*id) {
-                let Label {
-                    line, fingerprint, ..
-                } = parcel.label;
-                parcels.left.insert((line.trace_id, fingerprint), *id);
-            }
+        for entry in list_finished(parcels.disk.as_ref(), &parcels.folder)? {
+            let Some((form, id)) = Form::of_name(&entry.name) else {
+                continue;
+            };
+            let waiting = Waiting {
+                bytes: entry.bytes,
+                form,
+                since: entry.modified_at,
+                trace: None,
+            };
+            parcels.insert(id, waiting);
         }
+        let last = parcels.waiting.keys().next_back();
+        parcels.next = last.map_or(0, |last| last.0 + 1);
+        parcels.first_own = ParcelId(parcels.next);
+        for follower in parcels.precedence.followers() {
+            parcels.read_trace(follower);
+        }
+        parcels.find_left();
         Ok(parcels)
     }
 
+    /// Finds what may be published again since its records were not noted as done.
+    fn find_left(&mut self) {
+        let sealed = self.waiting.iter().rev();
+        let sealed = sealed.filter(|(_, parcel)| parcel.form != Form::Retried);
+        let recent: Vec<_> = sealed.map(|(id, _)| *id).take(MAX_REDONE).collect();
+        for id in recent {
+            // What is damaged is reported when its turn comes.
+            if let Ok(parcel) = self.read(id) {
+                let Label {
+                    line, fingerprint, ..
+                } = parcel.label;
+                self.note_trace(id, Some(TraceHash::of(&line.trace_id)));
+                self.left.insert((line.trace_id, fingerprint), id);
+            }
+        }
+    }
+
     /// The parcel of this very reconcile, if an earlier process sealed it and it still waits.
-    pub fn find(&self, trace_id: &str, fingerprint: Fingerprint) -> Option<ParcelId> {
+    pub fn find(&mut self, trace_id: &str, fingerprint: Fingerprint) -> Option<ParcelId> {
         if self.left.is_empty() {
             return None;
         }
-        let parcel = self.left.get(&(trace_id.to_owned(), fingerprint))?;
-        self.waiting.contains_key(parcel).then_some(*parcel)
+        let parcel = *self.left.get(&(trace_id.to_owned(), fingerprint))?;
+        if !self.waiting.contains_key(&parcel) {
+            return None;
+        }
+        // NOTE: its records are about to be done with, and that process may not have synced it.
+        let file = self.disk.open(&self.path_of(parcel)).ok()?;
+        self.unsynced.push(file);
+        Some(parcel)
+    }
+
+    /// Whether something of this trace that an earlier process sealed still waits.
+    pub fn has_left_of(&self, trace_id: &str) -> bool {
+        let mut left = self.left.iter();
+        left.any(|((trace, _), id)| trace == trace_id && self.waiting.contains_key(id))
+    }
+
+    /// Whether something that an earlier process sealed still waits.
+    pub fn has_left(&self) -> bool {
+        let first = self.waiting.first_key_value();
+        first.is_some_and(|(id, _)| self.is_left(*id))
     }
 
     /// Whether an earlier process sealed it.
@@ -150,11 +197,7 @@ impl Parcels {
     /// Begins a parcel.
     pub fn begin(&self) -> io::Result<ParcelWriter> {
         let path = self.folder.join(format!("{:020}.{UNFINISHED}", self.next));
-        Ok(ParcelWriter {
-            out: BufWriter::new(File::create(&path)?),
-            unsealed: Unsealed(path),
-            bytes: 0,
-        })
+        ParcelWriter::create(&self.disk, path)
     }
 
     /// Puts a parcel in line. It survives the process from now on, and the loss of power once
@@ -166,20 +209,36 @@ impl Parcels {
         now: Timestamp,
     ) -> io::Result<ParcelId> {
         let id = ParcelId(self.next);
-        let (is_late, since) = (label.is_fragment, now);
-        let (file, bytes) = parcel.finish(label, &path_of(&self.folder, id, is_late))?;
-        self.next += 1;
-        self.bytes += bytes;
+        let form = if label.is_fragment {
+            Form::Late
+        } else {
+            Form::Whole
+        };
+        let (file, bytes) = parcel.finish(label, &path_of(&self.folder, id, form))?;
         self.unsynced.push(file);
-        self.waiting.insert(
-            id,
-            Waiting {
-                bytes,
-                is_late,
-                since,
-            },
-        );
+        self.add(form, bytes, label, now);
         Ok(id)
+    }
+
+    /// Takes back a parcel that was [set aside](Self::set_aside), and makes that durable.
+    pub fn take_back(&mut self, path: &Path, now: Timestamp) -> io::Result<()> {
+        let label = ParcelReader::open(self.disk.as_ref(), path)?.label;
+        let bytes = self.disk.open(path)?.length()?;
+        let place = path_of(&self.folder, ParcelId(self.next), Form::Retried);
+        self.disk.rename(path, &place)?;
+        self.add(Form::Retried, bytes, &label, now);
+        self.disk.sync_folder(&self.folder)
+    }
+
+    /// Hands the file of a parcel, which waits no more, to somebody else.
+    pub fn set_aside(
+        &mut self,
+        id: ParcelId,
+        take: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        take(&self.path_of(id))?;
+        self.remove(id);
+        Ok(())
     }
 
     /// So many were sealed that [`Self::sync`] should not wait.
@@ -193,32 +252,104 @@ impl Parcels {
             return Ok(());
         }
         for file in &self.unsynced {
-            file.sync_data()?;
+            file.sync()?;
         }
-        sync_folder(&self.folder)?;
+        self.disk.sync_folder(&self.folder)?;
         self.unsynced.clear();
         Ok(())
     }
 
-    /// Those that may be sent, with their sizes. A part that came late waits for all before it:
-    /// what it belongs to is among them.
-    pub fn sendable(&self) -> impl Iterator<Item = (ParcelId, u64)> {
-        let numbered = self.waiting.iter().enumerate();
-        let sendable = numbered.filter(|(place, (_, parcel))| *place == 0 || !parcel.is_late);
-        sendable.map(|(_, (id, parcel))| (*id, parcel.bytes))
+    /// Those from this one on that may be sent, with their sizes.
+    pub fn sendable(&self, from: ParcelId) -> impl Iterator<Item = (ParcelId, u64)> {
+        let waiting = self.waiting.range(from..);
+        let sendable = waiting.filter(|(id, _)| !self.precedence.has_to_wait(**id));
+        sendable.map(|(id, parcel)| (*id, parcel.bytes))
+    }
+
+    /// Whether it is a part that has to be joined with what is stored of its reconcile.
+    pub fn is_part(&self, id: ParcelId) -> bool {
+        self.precedence.is_follower(id)
+    }
+
+    /// The first that may have to wait for others.
+    pub fn first_follower(&self) -> Option<ParcelId> {
+        self.precedence.first_follower()
+    }
+
+    /// Whether it was refused before.
+    pub fn is_retried(&self, id: ParcelId) -> bool {
+        let parcel = self.waiting.get(&id);
+        parcel.is_some_and(|parcel| parcel.form == Form::Retried)
+    }
+
+    /// What it takes on disk; `None` if it does not wait any more.
+    pub fn bytes_of(&self, id: ParcelId) -> Option<u64> {
+        self.waiting.get(&id).map(|parcel| parcel.bytes)
+    }
+
+    /// Finds out what parcels of an earlier process belong to, a few at a time, if some parcel
+    /// waits to know that.
+    pub fn read_labels(&mut self) {
+        for _ in 0..LABELS_A_TURN {
+            match self.precedence.wanted_label() {
+                Some(id) => self.read_trace(id),
+                None => return,
+            }
+        }
+    }
+
+    fn read_trace(&mut self, id: ParcelId) {
+        let parcel = self.read(id).ok();
+        let trace = parcel.map(|parcel| TraceHash::of(&parcel.label.line.trace_id));
+        self.note_trace(id, trace);
+    }
+
+    fn note_trace(&mut self, id: ParcelId, trace: Option<TraceHash>) {
+        if let Some(parcel) = self.waiting.get_mut(&id) {
+            parcel.trace = trace;
+            self.precedence.note_trace(id, trace);
+        }
+    }
+
+    /// Puts a new one in line.
+    fn add(&mut self, form: Form, bytes: u64, label: &Label, since: Timestamp) {
+        let id = ParcelId(self.next);
+        self.next += 1;
+        let waiting = Waiting {
+            bytes,
+            form,
+            since,
+            trace: None,
+        };
+        self.insert(id, waiting);
+        self.note_trace(id, Some(TraceHash::of(&label.line.trace_id)));
+    }
+
+    fn insert(&mut self, id: ParcelId, parcel: Waiting) {
+        self.bytes += disk_use(parcel.bytes);
+        self.precedence.add(id, parcel.form != Form::Whole);
+        self.waiting.insert(id, parcel);
+    }
+
+    fn remove(&mut self, id: ParcelId) -> bool {
+        let Some(parcel) = self.waiting.remove(&id) else {
+            return false;
+        };
+        self.bytes -= disk_use(parcel.bytes);
+        self.precedence.remove(id, parcel.trace);
+        true
     }
 
     /// Opens a parcel to send it.
     pub fn read(&self, id: ParcelId) -> io::Result<ParcelReader> {
-        ParcelReader::open(&self.path_of(id))
+        ParcelReader::open(self.disk.as_ref(), &self.path_of(id))
     }
 
     /// It is where it belongs, or will never be there. Its file stays until what that means is
     /// noted for good.
     pub fn finish(&mut self, id: ParcelId) {
         let path = self.path_of(id);
-        if let Some(parcel) = self.waiting.remove(&id) {
-            self.bytes -= parcel.bytes;
+        if self.remove(id) {
             self.finished.push(path);
         }
     }
@@ -226,7 +357,7 @@ impl Parcels {
     /// That is noted.
     pub fn remove_finished(&mut self) {
         for path in self.finished.drain(..) {
-            remove_sent(&path);
+            remove_sent(self.disk.as_ref(), &path);
         }
     }
 
@@ -250,125 +381,14 @@ impl Parcels {
     }
 
     pub fn path_of(&self, id: ParcelId) -> PathBuf {
-        let is_late = self.waiting.get(&id).is_some_and(|parcel| parcel.is_late);
-        path_of(&self.folder, id, is_late)
+        let form = self
+            .waiting
+            .get(&id)
+            .map_or(Form::Whole, |parcel| parcel.form);
+        path_of(&self.folder, id, form)
     }
 }
 
-fn path_of(folder: &Path, id: ParcelId, is_late: bool) -> PathBuf {
-    let ending = if is_late { LATE_ENDING } else { ENDING };
-    folder.join(format!("{:020}{ending}", id.0))
-}
-
-/// A parcel that is being packed.
-#[derive(Debug)]
-pub struct ParcelWriter {
-    out: BufWriter<File>,
-    unsealed: Unsealed,
-    bytes: u64,
-}
-
-/// A file that goes if it never becomes a parcel, so that it does not take the room that something
-/// else needs.
-#[derive(Debug)]
-struct Unsealed(PathBuf);
-
-impl Drop for Unsealed {
-    fn drop(&mut self) {
-        // Once sealed it has another name.
-        remove_sent(&self.0);
-    }
-}
-
-impl ParcelWriter {
-    /// What was packed so far.
-    pub fn body_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn finish(mut self, label: &Label, path: &Path) -> io::Result<(File, u64)> {
-        let label = pack(&serde_json::to_vec(label)?)?;
-        let length = u32::try_from(label.len()).map_err(io::Error::other)?;
-        self.write_all(&label)?;
-        self.write_all(&length.to_le_bytes())?;
-        self.write_all(&crc32fast::hash(&label).to_le_bytes())?;
-        self.write_all(MAGIC)?;
-        let bytes = self.bytes;
-        let file = self
-            .out
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?;
-        fs::rename(&self.unsealed.0, path)?;
-        Ok((file, bytes))
-    }
-}
-
-impl Write for ParcelWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write_all(bytes)?;
-        self.bytes += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-/// A sealed parcel.
-#[derive(Debug)]
-pub struct ParcelReader {
-    pub label: Label,
-    pub body_bytes: u64,
-    file: File,
-}
-
-impl ParcelReader {
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the parcel is damaged");
-        let mut file = File::open(path)?;
-        let bytes = file.metadata()?.len();
-        let trailer_at = bytes.checked_sub(TRAILER_BYTES).ok_or_else(damaged)?;
-        file.seek(SeekFrom::Start(trailer_at))?;
-        let (mut length, mut crc, mut magic) = ([0; 4], [0; 4], [0; 8]);
-        file.read_exact(&mut length)?;
-        file.read_exact(&mut crc)?;
-        file.read_exact(&mut magic)?;
-        let length = u32::from_le_bytes(length);
-        let body_bytes = trailer_at.checked_sub(length.into()).ok_or_else(damaged)?;
-        if magic != *MAGIC {
-            return Err(damaged());
-        }
-        file.seek(SeekFrom::Start(body_bytes))?;
-        let mut label = Vec::new();
-        (&file).take(length.into()).read_to_end(&mut label)?;
-        if crc32fast::hash(&label) != u32::from_le_bytes(crc) {
-            return Err(damaged());
-        }
-        let label = unpack(&label, MAX_LABEL_BYTES)?;
-        let label = serde_json::from_slice(&label)?;
-        file.seek(SeekFrom::Start(0))?;
-        Ok(Self {
-            label,
-            body_bytes,
-            file,
-        })
-    }
-
-    /// The next bytes of the body, as many as asked for unless it ends before.
-    pub fn next_part(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
-        let rest = self.body_bytes - self.file.stream_position()?.min(self.body_bytes);
-        let wanted = rest.min(bytes);
-        let mut part = Vec::with_capacity(usize::try_from(wanted).unwrap_or_default());
-        (&self.file).take(wanted).read_to_end(&mut part)?;
-        if part.len() as u64 != wanted {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(part)
-    }
-
-    /// Back to the beginning of the body.
-    pub fn rewind(&mut self) -> io::Result<()> {
-        self.file.rewind()
-    }
+fn path_of(folder: &Path, id: ParcelId, form: Form) -> PathBuf {
+    folder.join(format!("{:020}{}", id.0, form.ending()))
 }

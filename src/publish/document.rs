@@ -1,7 +1,7 @@
 //! The document of a reconcile, version 1:
 //!
 //! ```json
-//! {"v":1,"trace_id":"…","subject":{…},"steps":[
+//! {"v":1,"trace_id":"…","revision":1,"subject":{…},"steps":[
 //! {"index":0,"name":"…","iteration":0,"function":"…","span_id":"…","timestamp":"…","ended_at":"…",
 //!  "error":null,"request":…,"response":…},
 //! …
@@ -12,14 +12,19 @@
 //! for redacted values; one that is no JSON stands as a string under `request_text` or
 //! `response_text`, one that is no text either in base64 under `…_base64`. What is missing is null.
 //!
-//! Invariant: one payload is in memory at a time, and the same reconcile gives the same bytes.
+//! `revision` says how often a part that arrived late was merged into the document; without it, never.
+//! A step without a response has `waited_until`, when waiting for it ended, and `interrupted` if that
+//! was because the sidecar stopped.
+//!
+//! Invariant: one payload is in memory at a time, beside it at most a copy without its secrets
+//! while that is made; and the same reconcile gives the same bytes.
 
 use std::{
     borrow::Cow,
     io::{self, Write},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{Engine as _, display::Base64Display, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +35,11 @@ use crate::{
     record::RecordKind,
     redact::{CleanPayload, Redacted, Redactor},
 };
+
+/// Of a text that is written at once.
+const TEXT_PIECE_BYTES: usize = 16 * 1024;
+/// A multiple of three, so that pieces in base64 make up the whole.
+const BASE64_PIECE_BYTES: usize = 12 * 1024;
 
 /// Where payloads come from.
 pub trait PayloadSource {
@@ -59,12 +69,25 @@ pub struct StepPayloads {
 }
 
 /// What a document begins with.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct Heading<'d> {
     pub(super) v: u32,
     #[serde(borrow)]
     pub(super) trace_id: Cow<'d, str>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) revision: u32,
     pub(super) subject: Cow<'d, Subject>,
+}
+
+impl Heading<'_> {
+    pub(super) fn into_owned(self) -> Heading<'static> {
+        Heading {
+            v: self.v,
+            trace_id: owned(self.trace_id),
+            revision: self.revision,
+            subject: Cow::Owned(self.subject.into_owned()),
+        }
+    }
 }
 
 /// What a step's line begins with.
@@ -84,11 +107,16 @@ pub(super) struct StepHead<'d> {
     pub(super) ended_at: Option<Cow<'d, str>>,
     #[serde(borrow)]
     pub(super) error: Option<Cow<'d, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) waited_until: Option<Cow<'d, str>>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) interrupted: bool,
 }
 
 impl<'d> StepHead<'d> {
-    fn of(step: &'d Step) -> Self {
+    fn of(reconcile: &ClosedReconcile, step: &'d Step) -> Self {
         let text = |text: &'d str| Cow::Borrowed(text);
+        let unanswered = reconcile.unanswered(step);
         Self {
             index: step.index,
             name: text(&step.name),
@@ -101,8 +129,35 @@ impl<'d> StepHead<'d> {
                 .as_ref()
                 .map(|half| half.received_at.rfc3339().into()),
             error: (!step.error.is_empty()).then(|| text(&step.error)),
+            waited_until: unanswered.map(|it| it.until.rfc3339().into()),
+            interrupted: unanswered.is_some_and(|it| it.interrupted),
         }
     }
+}
+
+impl StepHead<'_> {
+    pub(super) fn into_owned(self) -> StepHead<'static> {
+        StepHead {
+            index: self.index,
+            name: owned(self.name),
+            iteration: self.iteration,
+            function: owned(self.function),
+            span_id: owned(self.span_id),
+            timestamp: owned(self.timestamp),
+            ended_at: self.ended_at.map(owned),
+            error: self.error.map(owned),
+            waited_until: self.waited_until.map(owned),
+            interrupted: self.interrupted,
+        }
+    }
+}
+
+fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+    Cow::Owned(text.into_owned())
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Writes the document of a reconcile.
@@ -116,12 +171,13 @@ pub fn write_document(
     let heading = Heading {
         v: 1,
         trace_id: Cow::Borrowed(&reconcile.trace_id.0),
+        revision: 0,
         subject: Cow::Borrowed(&reconcile.subject),
     };
     let mut report = DocumentReport::default();
     let mut document = DocumentWriter::begin(out, &heading)?;
     for (place, step) in reconcile.steps.iter().enumerate() {
-        document.begin_step(&StepHead::of(step))?;
+        document.begin_step(&StepHead::of(reconcile, step))?;
         let mut payloads = StepPayloads::default();
         for (kind, half, payload_ref) in [
             (RecordKind::Request, &step.request, &mut payloads.request),
@@ -145,16 +201,18 @@ pub fn write_document(
                 }
             } else {
                 let clean = redactor.redact(&payload);
+                drop(payload);
                 if let CleanPayload::Json(json) = &clean.payload {
                     visit(place, kind, json);
                 }
                 clean
             };
-            let (form, value) = json_of(&clean.payload)?;
-            document.payload(kind, form, &value)?;
+            let form = form_of(&clean.payload);
+            document.clean_payload(kind, form, &clean.payload)?;
             report.redacted_values += clean.values;
             report.not_json += u64::from(!form.is_empty());
-            *payload_ref = payload_ref_of(place, kind, form, &clean);
+            *payload_ref =
+                payload_ref_of(place, kind, form, clean.payload.as_bytes(), clean.values);
         }
         report.steps.push(payloads);
         document.end_step()?;
@@ -164,13 +222,13 @@ pub fn write_document(
 }
 
 /// Where a payload stands, and how to tell that it is the one; `None` if nothing came.
-fn payload_ref_of(
+pub(super) fn payload_ref_of(
     place: usize,
     kind: RecordKind,
     form: &str,
-    clean: &Redacted,
+    content: &[u8],
+    redacted: u64,
 ) -> Option<PayloadRef> {
-    let content = clean.payload.as_bytes();
     if content.is_empty() {
         return None;
     }
@@ -180,20 +238,13 @@ fn payload_ref_of(
         pointer: pointer_of(place, kind, form),
         sha256: hasher.finish().to_string(),
         size: content.len() as u64,
-        redacted: clean.values,
+        redacted,
     })
 }
 
 /// The JSON pointer of a payload in its document.
 fn pointer_of(place: usize, kind: RecordKind, form: &str) -> String {
     format!("/steps/{place}/{}{form}", kind.as_str())
-}
-
-/// Moves a pointer to another step.
-pub(super) fn move_pointer(pointer: &mut String, place: usize) {
-    if let Some((_, member)) = pointer.rsplit_once('/') {
-        *pointer = format!("/steps/{place}/{member}");
-    }
 }
 
 /// Puts a document together.
@@ -225,6 +276,41 @@ impl<'w> DocumentWriter<'w> {
         self.out.write_all(json)
     }
 
+    /// Writes a payload in the form that it has, piece by piece: as JSON, a text may take six times
+    /// its size.
+    fn clean_payload(
+        &mut self,
+        kind: RecordKind,
+        form: &str,
+        payload: &CleanPayload,
+    ) -> io::Result<()> {
+        match payload {
+            CleanPayload::Empty => self.payload(kind, form, b"null"),
+            CleanPayload::Json(json) => self.payload(kind, form, json),
+            CleanPayload::Text(text) => {
+                self.payload(kind, form, b"\"")?;
+                for piece in text.utf8_chunks() {
+                    for valid in pieces(piece.valid()) {
+                        let quoted = serde_json::to_vec(valid)?;
+                        let inner = quoted.get(1..quoted.len().saturating_sub(1));
+                        self.out.write_all(inner.unwrap_or_default())?;
+                    }
+                    if !piece.invalid().is_empty() {
+                        self.out.write_all("\u{FFFD}".as_bytes())?;
+                    }
+                }
+                self.out.write_all(b"\"")
+            }
+            CleanPayload::Binary(bytes) => {
+                self.payload(kind, form, b"\"")?;
+                for piece in bytes.chunks(BASE64_PIECE_BYTES) {
+                    write!(self.out, "{}", Base64Display::new(piece, &STANDARD))?;
+                }
+                self.out.write_all(b"\"")
+            }
+        }
+    }
+
     pub(super) fn end_step(&mut self) -> io::Result<()> {
         self.out.write_all(b"}")
     }
@@ -240,18 +326,36 @@ impl<'w> DocumentWriter<'w> {
     }
 }
 
-/// A payload as JSON, and the form in which it stands.
-fn json_of(payload: &CleanPayload) -> io::Result<(&'static str, Bytes)> {
-    Ok(match payload {
-        CleanPayload::Empty => ("", Bytes::from_static(b"null")),
-        CleanPayload::Json(bytes) => ("", bytes.clone()),
-        CleanPayload::Text(bytes) => (
-            "_text",
-            serde_json::to_vec(&String::from_utf8_lossy(bytes))?.into(),
-        ),
-        CleanPayload::Binary(bytes) => (
-            "_base64",
-            serde_json::to_vec(&STANDARD.encode(bytes))?.into(),
-        ),
+/// The forms in which a payload can stand: as it came, as text, in base64.
+pub(super) const FORMS: [&str; 3] = ["", "_text", "_base64"];
+
+/// What the member of a payload is called besides, by its form.
+const fn form_of(payload: &CleanPayload) -> &'static str {
+    match payload {
+        CleanPayload::Empty | CleanPayload::Json(_) => "",
+        CleanPayload::Text(_) => "_text",
+        CleanPayload::Binary(_) => "_base64",
+    }
+}
+
+/// A text in pieces, none longer than a few kilobytes.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let end = text.floor_char_boundary(TEXT_PIECE_BYTES);
+        let (piece, rest) = text.split_at_checked(end)?;
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
     })
+}
+
+/// The payload that stands as JSON in this form; `None` if that is not what the form says.
+pub(super) fn content_of<'j>(form: &str, json: &'j [u8]) -> Option<Cow<'j, [u8]>> {
+    if form.is_empty() {
+        return Some(Cow::Borrowed(json));
+    }
+    let text: String = serde_json::from_slice(json).ok()?;
+    Some(Cow::Owned(match form {
+        "_base64" => STANDARD.decode(text).ok()?,
+        _ => text.into_bytes(),
+    }))
 }

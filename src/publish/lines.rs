@@ -8,8 +8,11 @@ use std::time::Duration;
 use super::StepPayloads;
 use crate::{
     ids::OtelTraceId,
-    line::{FlappingField, Line, LineStep, LineSubject, MAX_TEXT_BYTES, ObjectRef, SubjectFacts},
-    reconcile::{ClosedReconcile, Closing, NO_RESPONSE_AFTER, Step, Subject},
+    line::{
+        Coverage, FlappingField, Line, LineStep, LineSubject, MAX_TEXT_BYTES, ObjectRef,
+        SubjectFacts,
+    },
+    reconcile::{ClosedReconcile, Step, Subject},
     spans::{StepIdentity, step_span_ids},
     summarise::Summary,
     text::cut_text,
@@ -111,6 +114,7 @@ pub fn line_of(
         subject: subject_of(&reconcile.subject),
         status: summary.status,
         changed: true,
+        revision: 0,
         steps: steps.collect(),
         object,
         resources: summary.outcome,
@@ -131,7 +135,11 @@ pub fn line_again(
     object: ObjectRef,
     context: Context,
 ) -> Line {
-    let mut line = Line { object, ..last };
+    let mut line = Line {
+        object,
+        revision: 0,
+        ..last
+    };
     line.trace_id = reconcile.trace_id.to_string();
     for (step, again) in line.steps.iter_mut().zip(&reconcile.steps) {
         step.span_id = cut(&again.span_id);
@@ -190,15 +198,25 @@ fn answered_at(step: &Step) -> Option<Timestamp> {
     step.response.as_ref().map(|half| half.received_at)
 }
 
-/// When its last response came. Where one was waited for in vain, that is when waiting ended: core
-/// does not begin the next reconcile of a subject before it gave up on this one.
+/// What a line of this reconcile covers.
+pub fn coverage_of(reconcile: &ClosedReconcile) -> Coverage {
+    let steps = reconcile.steps.iter();
+    let responses = steps.clone().filter(|step| step.response.is_some());
+    Coverage {
+        started_at: reconcile.started_at(),
+        ended_at: ended_at(reconcile),
+        requests: steps.filter(|step| step.request.is_some()).count(),
+        responses: responses.count(),
+    }
+}
+
+/// When its last response came or, where none did, when waiting for it ended.
 fn ended_at(reconcile: &ClosedReconcile) -> Timestamp {
-    let ends = reconcile.steps.iter().map(|step| match &step.request {
-        Some(request) if step.awaits_response() => match reconcile.closing {
-            Closing::Overdue => request.received_at + NO_RESPONSE_AFTER,
-            _ => reconcile.succeeded_at.unwrap_or(step.started_at),
-        },
-        _ => answered_at(step).unwrap_or(step.started_at),
+    let ends = reconcile.steps.iter().map(|step| {
+        let unanswered = reconcile.unanswered(step).map(|it| it.until);
+        unanswered
+            .or_else(|| answered_at(step))
+            .unwrap_or(step.started_at)
     });
     ends.max()
         .unwrap_or(reconcile.first_received_at)

@@ -5,11 +5,13 @@
 mod document;
 mod joining;
 mod lines;
+mod merging;
+mod outline;
 
 pub use self::{
     document::{DocumentReport, PayloadSource, StepPayloads, Visitor, write_document},
-    joining::{Joined, join_documents},
-    lines::{Before, Context, line_again, line_of},
+    joining::{Opener, join_documents},
+    lines::{Before, Context, coverage_of, line_again, line_of},
 };
 
 #[cfg(test)]

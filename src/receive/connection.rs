@@ -6,7 +6,8 @@
 //! CPU with this, at 64 KiB and one caller.
 //!
 //! Invariant: writing is waited for only while the socket is full. What was read from the socket is
-//! handed on before more is read.
+//! handed on before more is read, and nothing is read beyond the budget. A connection on which
+//! nothing happens has no buffer.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
@@ -14,14 +15,21 @@ use std::{
     ops::Range,
     os::unix::net::UnixStream,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd},
+    time::Sleep,
+};
 use tonic::transport::server::Connected;
 
-/// Most messages are read with one system call, or two.
-const READ_BYTES: usize = 64 * 1024;
+use super::{admission::CameOn, budget::Account};
+
+/// How long a connection waits for its turn before the books are checked.
+const SWEEP_AFTER: Duration = Duration::from_millis(100);
 
 /// A connection from core.
 #[derive(Debug)]
@@ -29,38 +37,66 @@ pub(super) struct Connection {
     socket: AsyncFd<UnixStream>,
     /// While the socket is full.
     room: Option<AsyncFd<UnixStream>>,
-    buffer: Box<[u8]>,
+    account: Arc<Account>,
+    /// While there is something in it.
+    buffer: Option<Box<[u8]>>,
     /// What of the buffer was not handed on yet.
     unread: Range<usize>,
+    /// While it is not the turn of this connection to read.
+    blocked: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    pub(super) fn new(accepted: tokio::net::UnixStream) -> io::Result<Self> {
+    pub(super) fn new(accepted: tokio::net::UnixStream, account: Arc<Account>) -> io::Result<Self> {
         let socket = watch(accepted.into_std()?, Interest::READABLE)?;
         Ok(Self {
             socket,
             room: None,
-            buffer: vec![0; READ_BYTES].into(),
+            account,
+            buffer: None,
             unread: 0..0,
+            blocked: None,
         })
     }
 
-    /// Reads from the socket once there is something.
+    #[cfg(test)]
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Reads from the socket once there is something, and once there is room for it.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let mut ready = ready!(self.socket.poll_read_ready(context))?;
-            match self.socket.get_ref().read(&mut self.buffer) {
+            if self.account.is_evicted() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            let Poll::Ready(ready) = self.socket.poll_read_ready(context) else {
+                self.account.wait_for_client(context);
+                return Poll::Pending;
+            };
+            let mut ready = ready?;
+            let allowed = ready!(poll_turn(&self.account, &mut self.blocked, context));
+            let mut buffer = self.account.budget().take_buffer();
+            let room = buffer.get_mut(..allowed).unwrap_or_default();
+            match self.socket.get_ref().read(room) {
                 Ok(bytes) => {
                     // Less than there was room for: that was all, and no need to ask again.
-                    if bytes > 0 && bytes < self.buffer.len() {
+                    if bytes > 0 && bytes < allowed {
                         ready.clear_ready();
                     }
+                    self.account.read(bytes);
+                    self.buffer = Some(buffer);
                     self.unread = 0..bytes;
                     return Poll::Ready(Ok(()));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => {
+                    self.account.budget().give_back_buffer(buffer);
+                    match error.kind() {
+                        io::ErrorKind::WouldBlock => ready.clear_ready(),
+                        io::ErrorKind::Interrupted => {}
+                        _ => return Poll::Ready(Err(error)),
+                    }
+                }
             }
         }
     }
@@ -72,6 +108,10 @@ impl Connection {
         write: impl Fn(&UnixStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
+            // NOTE: a client that does not read its answers is not read from either.
+            if self.account.is_evicted() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
             if let Some(room) = &self.room {
                 ready!(room.poll_write_ready(context))?.clear_ready();
             }
@@ -92,6 +132,24 @@ impl Connection {
     }
 }
 
+/// Ready once this connection may read, with how much.
+fn poll_turn(
+    account: &Account,
+    blocked: &mut Option<Pin<Box<Sleep>>>,
+    context: &mut Context<'_>,
+) -> Poll<usize> {
+    loop {
+        if let Poll::Ready(allowed) = account.poll_may_read(context) {
+            *blocked = None;
+            return Poll::Ready(allowed);
+        }
+        let sweep = blocked.get_or_insert_with(|| Box::pin(tokio::time::sleep(SWEEP_AFTER)));
+        ready!(sweep.as_mut().poll(context));
+        *blocked = None;
+        account.budget().sweep();
+    }
+}
+
 #[expect(
     deprecated,
     reason = "what takes its place is unsafe, for the sake of types that close their descriptor early; this one never does"
@@ -109,10 +167,16 @@ impl AsyncRead for Connection {
         if self.unread.is_empty() {
             ready!(self.poll_fill(context))?;
         }
-        let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
+        let buffer = self.buffer.as_deref().unwrap_or_default();
+        let unread = buffer.get(self.unread.clone()).unwrap_or_default();
         let bytes = unread.len().min(out.remaining());
         out.put_slice(unread.get(..bytes).unwrap_or_default());
         self.unread.start += bytes;
+        if self.unread.is_empty()
+            && let Some(buffer) = self.buffer.take()
+        {
+            self.account.budget().give_back_buffer(buffer);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -153,23 +217,26 @@ impl AsyncWrite for Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = CameOn;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> CameOn {
+        CameOn(Arc::clone(&self.account))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    use super::*;
+    use super::{super::budget::Budget, *};
 
     /// More than both the socket and the buffer hold.
     const MUCH: usize = 4 * 1024 * 1024;
 
     fn pair() -> (Connection, tokio::net::UnixStream) {
         let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
-        (Connection::new(ours).unwrap(), theirs)
+        let account = Budget::new(MUCH).account();
+        (Connection::new(ours, account).unwrap(), theirs)
     }
 
     fn pattern() -> Vec<u8> {

@@ -14,13 +14,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio_stream::{StreamExt as _, wrappers::UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, transport::Server};
 
-use super::{connection::Connection, oversize::CountOversize};
+use super::{
+    accepting::connections, admission::Admission, budget::Budget, oversize::CountOversize,
+};
 use crate::{
     metrics::{Metrics, Refusal},
+    panics::Task,
     proto::pipeline::{
         DESCRIPTORS,
         pipeline_inspector_service_server::{
@@ -31,14 +33,21 @@ use crate::{
     time::SharedClock,
 };
 
-/// Measured: with windows that hold a message, p99 at 1 MiB and 16 calls at once is less than half
-/// of what it is with the defaults.
-const STREAM_WINDOW: u32 = 8 * 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
+/// What a client may send of a message before the budget has room for it: twice a usual message.
+/// Measured with messages of 64 KiB to 4 MB, 1 to 16 at once: from here up to 8 MiB neither p99 nor
+/// the CPU time depends on it.
+pub(super) const STREAM_WINDOW: u32 = 128 * 1024;
+/// As many as clients of HTTP/2 begin before they are told how many they may.
+const CALLS_AT_ONCE: u32 = 100;
+/// NOTE: enough for the windows of all streams. Messages that wait for the budget would else take
+/// the connection's window away from those that have to be read for it to have room again.
+pub(super) const CONNECTION_WINDOW: u32 = CALLS_AT_ONCE * STREAM_WINDOW;
 
-/// Messages that are read at the same time, each into memory of its own. Those beyond wait in the
-/// connection's window.
-const CALLS_AT_ONCE: usize = 16;
+/// Core has one. Each takes some 40 KiB, for what HTTP/2 keeps.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Of those that ask for health or reflection. They are read without regard to the budget.
+const MAX_QUESTION_BYTES: usize = 4 * 1024;
 
 /// Core gives up on calls that take too long, and takes them back. HTTP/2 servers take twenty of
 /// these at once for an attack and close the connection, which then costs the calls that follow;
@@ -68,6 +77,19 @@ impl<L: MessageLog> Inspector<L> {
             clock,
             metrics,
             stopping,
+        }
+    }
+
+    /// Keeps a message and answers; a panic costs this call alone.
+    async fn answer(&self, kind: RecordKind, message: Bytes) -> Result<Response<Bytes>, Status> {
+        let panics = self.metrics.panics();
+        let kept = panics.catch_in(Task::Receive, self.keep(kind, message));
+        match kept.await {
+            Ok(answer) => {
+                panics.works(Task::Receive);
+                answer
+            }
+            Err(panicked) => Err(Status::internal(panicked.to_string())),
         }
     }
 
@@ -103,6 +125,8 @@ fn status_of(refusal: Refusal) -> Status {
         Refusal::SpoolFull => Status::resource_exhausted("the spool is full"),
         Refusal::DiskError => Status::resource_exhausted("the spool can't be written to"),
         Refusal::Oversize => Status::resource_exhausted("the message is too large"),
+        Refusal::TooManyCalls => Status::resource_exhausted("too many calls are under way"),
+        Refusal::Slow => Status::deadline_exceeded("the message did not arrive in time"),
         Refusal::ShuttingDown => Status::unavailable("shutting down"),
     }
 }
@@ -110,11 +134,12 @@ fn status_of(refusal: Refusal) -> Status {
 #[tonic::async_trait]
 impl<L: MessageLog> PipelineInspectorService for Inspector<L> {
     async fn emit_request(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
-        self.keep(RecordKind::Request, request.into_inner()).await
+        self.answer(RecordKind::Request, request.into_inner()).await
     }
 
     async fn emit_response(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
-        self.keep(RecordKind::Response, request.into_inner()).await
+        self.answer(RecordKind::Response, request.into_inner())
+            .await
     }
 }
 
@@ -129,13 +154,23 @@ pub enum ServeError {
     Server(#[from] tonic::transport::Error),
 }
 
+/// How much may be received.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveLimits {
+    /// A larger message is refused.
+    pub max_message_bytes: usize,
+    /// Of all messages that are coming in at the same time. One that is larger comes in alone.
+    pub in_memory_bytes: usize,
+}
+
 /// Serves until `stop`; calls under way are answered.
 pub async fn serve_inspector<L: MessageLog>(
     inspector: Inspector<L>,
     listener: UnixListener,
-    max_message_bytes: usize,
+    limits: ReceiveLimits,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
+    let max_message_bytes = limits.max_message_bytes;
     let metrics = inspector.metrics.clone();
     let service =
         PipelineInspectorServiceServer::new(inspector).max_decoding_message_size(max_message_bytes);
@@ -148,21 +183,33 @@ pub async fn serve_inspector<L: MessageLog>(
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let listener = tokio::net::UnixListener::from_std(listener)?;
-    let connections = UnixListenerStream::new(listener).map(|accepted| Connection::new(accepted?));
+    let budget = Budget::new(limits.in_memory_bytes);
+    let connections = connections(listener, budget, MAX_CONNECTIONS)?;
     Server::builder()
-        .concurrency_limit_per_connection(CALLS_AT_ONCE)
+        .max_concurrent_streams(CALLS_AT_ONCE)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_pending_accept_reset_streams(Some(TAKEN_BACK_AT_ONCE))
-        .add_service(CountOversize {
-            inner: service,
+        .add_service(Admission {
+            inner: CountOversize {
+                inner: service,
+                metrics: metrics.clone(),
+                limit: max_message_bytes,
+            },
             metrics,
-            limit: max_message_bytes,
+            max_message_bytes,
         })
-        .add_service(health)
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?)
+        .add_service(health.max_decoding_message_size(MAX_QUESTION_BYTES))
+        .add_service(
+            reflection()
+                .build_v1()?
+                .max_decoding_message_size(MAX_QUESTION_BYTES),
+        )
+        .add_service(
+            reflection()
+                .build_v1alpha()?
+                .max_decoding_message_size(MAX_QUESTION_BYTES),
+        )
         .serve_with_incoming_shutdown(connections, stop.cancelled_owned())
         .await?;
     Ok(())
@@ -213,7 +260,11 @@ mod tests {
         let clock = Arc::new(SystemClock);
         let inspector = Inspector::new(log, clock, Metrics::new().unwrap(), Arc::default());
         let stop = CancellationToken::new();
-        let serving = serve_inspector(inspector, listener, 1024, stop.clone());
+        let limits = ReceiveLimits {
+            max_message_bytes: 1024,
+            in_memory_bytes: 1 << 20,
+        };
+        let serving = serve_inspector(inspector, listener, limits, stop.clone());
         let server = thread::spawn(|| {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_all().build().unwrap();

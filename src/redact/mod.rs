@@ -1,36 +1,51 @@
 //! Takes secret values out of payloads, behind Crossplane's own redaction.
 //!
-//! What counts as secret, anywhere in a payload:
+//! docs/redaction.md lists what counts as a secret, place by place; `tests/redaction` proves it.
+//! In short, anywhere in a payload, and in JSON and YAML inside of its strings:
 //!
-//! - `data` and `stringData` of a `v1/Secret`, also of one wrapped in another object's manifest;
-//! - a `last-applied-configuration` annotation of a Secret, or one that mentions a Secret;
-//! - `connectionDetails` and `credentials`;
+//! - `data` of anything whose kind is `Secret` or like it, `stringData`, and copies of either in a
+//!   Secret's annotations;
+//! - `connectionDetails` and `credentials`, but for references;
+//! - strings whose key names a secret, such as `masterPassword`, but for references;
 //! - what the user names by JSON pointer or by a pattern for keys.
 //!
 //! Keys stay, values become `**REDACTED**`. Invariant: every byte outside of a redacted value is
-//! the byte that came; a payload with nothing to redact is handed back as it is. What is no JSON
-//! can't be searched, so it is withheld whole if it so much as mentions one of these things.
+//! the byte that came; a payload with nothing to redact is handed back as it is. What can't be
+//! searched (it isn't JSON, or has too many values to keep track of) is withheld whole if it so
+//! much as mentions a secret. Memory is bounded whatever the payload: one copy of it, and a few
+//! megabytes.
 
+mod edits;
+mod embedded;
+mod frames;
+mod keys;
+mod manifests;
+mod references;
 mod scan;
 mod tokens;
+mod treatment;
+mod words;
 
 use bytes::Bytes;
-use memchr::memmem;
 use regex::RegexSet;
 
-use self::scan::find_secret_values;
+pub use self::{
+    edits::MAX_VALUES,
+    embedded::{MAX_EMBEDDED_BYTES, MAX_STRINGS},
+    scan::MAX_DEPTH,
+};
+use self::{edits::apply, embedded::is_json, scan::find_secret_values, words::Search};
 
 /// What stands in place of a secret value, here and in Crossplane.
 pub const REDACTED: &str = "**REDACTED**";
 
-/// A payload holds nothing to redact unless one of these words, or a character written as an
-/// escape, stands in it.
-const SUSPICIOUS_WORDS: [&[u8]; 4] = [b"Secret", b"connectionDetails", b"credentials", b"\\u"];
+/// Crossplane redacts byte fields before they are written in base64.
+const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
 
 /// The user's rules can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleError {
-    #[error("{0:?} is no JSON pointer: it must begin with `/`")]
+    #[error("{0:?} is not a JSON pointer: it must begin with `/`")]
     Pointer(String),
     #[error("cannot use key pattern")]
     KeyPattern(#[from] regex::Error),
@@ -42,11 +57,15 @@ pub struct Redactor {
     rules: Rules,
 }
 
-/// What the user wants taken out besides.
-#[derive(Clone, Debug, Default)]
+/// What the user wants.
+#[derive(Clone, Debug)]
 struct Rules {
     pointers: Vec<Pointer>,
     keys: RegexSet,
+    /// Keys such as `password` name a secret.
+    secret_keys: bool,
+    /// Finds what is under suspicion.
+    search: Search,
 }
 
 /// A JSON pointer; a `*` in it stands for any key or index.
@@ -92,61 +111,81 @@ impl Redactor {
         let rules = Rules {
             pointers: pointers.collect::<Result<_, _>>()?,
             keys: RegexSet::new(key_patterns)?,
+            secret_keys: true,
+            search: Search::new()?,
         };
         Ok(Self { rules })
     }
 
+    /// Sets whether strings under keys such as `password` are redacted; they are by default.
+    #[must_use]
+    pub fn with_secret_keys(mut self, secret_keys: bool) -> Self {
+        self.rules.secret_keys = secret_keys;
+        self
+    }
+
     /// Takes the secrets out of a payload.
     pub fn redact(&self, payload: &Bytes) -> Redacted {
+        let as_it_is = |clean: fn(Bytes) -> CleanPayload| Redacted {
+            payload: clean(payload.clone()),
+            values: 0,
+        };
         if payload.is_empty() {
-            return Redacted {
-                payload: CleanPayload::Empty,
-                values: 0,
-            };
+            return as_it_is(|_| CleanPayload::Empty);
         }
+        let may_leave = || !self.rules.has_any() && !self.rules.search.finds_any(payload);
         let Ok(text) = std::str::from_utf8(payload) else {
-            return self.withhold_if_suspicious(payload, CleanPayload::Binary);
+            return if may_leave() {
+                as_it_is(CleanPayload::Binary)
+            } else {
+                Redacted::withheld()
+            };
         };
-        if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
-            return self.withhold_if_suspicious(payload, CleanPayload::Text);
-        }
-        if self.has_nothing_to_hide(payload) {
-            return Redacted {
-                payload: CleanPayload::Json(payload.clone()),
-                values: 0,
+        if !is_json(text) {
+            return if may_leave() {
+                as_it_is(CleanPayload::Text)
+            } else {
+                Redacted::withheld()
             };
         }
-        let spans = find_secret_values(text, &self.rules);
-        let values = spans.len() as u64;
-        let clean = if spans.is_empty() {
-            payload.clone()
-        } else {
-            replace(payload, &spans)
-        };
-        Redacted {
-            payload: CleanPayload::Json(clean),
-            values,
+        if self.has_nothing_to_hide(payload) {
+            return as_it_is(CleanPayload::Json);
+        }
+        match find_secret_values(text, &self.rules, 0) {
+            Ok(edits) if edits.is_empty() => as_it_is(CleanPayload::Json),
+            Ok(edits) => Redacted {
+                payload: CleanPayload::Json(apply(payload, &edits)),
+                values: edits.len() as u64,
+            },
+            Err(_) => Redacted::withheld(),
         }
     }
 
-    /// Whether a payload is handed back as it is, whatever is in it.
+    /// Whether a payload, if it is JSON, is handed back as it is.
     pub fn has_nothing_to_hide(&self, payload: &[u8]) -> bool {
-        self.rules.pointers.is_empty() && self.rules.keys.is_empty() && !mentions_secret(payload)
+        let Rules {
+            search,
+            secret_keys,
+            ..
+        } = &self.rules;
+        !self.rules.has_any() && !search.finds_any_that_counts(payload, *secret_keys)
     }
+}
 
-    fn withhold_if_suspicious(
-        &self,
-        payload: &Bytes,
-        clean: impl FnOnce(Bytes) -> CleanPayload,
-    ) -> Redacted {
-        if self.has_nothing_to_hide(payload) {
-            return Redacted {
-                payload: clean(payload.clone()),
-                values: 0,
-            };
+impl Rules {
+    /// Whether the user named something, which may be anywhere.
+    fn has_any(&self) -> bool {
+        !self.pointers.is_empty() || !self.keys.is_empty()
+    }
+}
+
+impl Redacted {
+    /// A payload of which nothing may leave the pod.
+    fn withheld() -> Self {
+        Self {
+            payload: CleanPayload::Text(Bytes::from_static(REDACTED.as_bytes())),
+            values: 1,
         }
-        let payload = CleanPayload::Text(Bytes::from_static(REDACTED.as_bytes()));
-        Redacted { payload, values: 1 }
     }
 }
 
@@ -159,26 +198,6 @@ impl Pointer {
         let unescape = |segment: &str| segment.replace("~1", "/").replace("~0", "~");
         Ok(Self(path.split('/').map(unescape).collect()))
     }
-}
-
-fn mentions_secret(payload: &[u8]) -> bool {
-    SUSPICIOUS_WORDS
-        .iter()
-        .any(|word| memmem::find(payload, word).is_some())
-}
-
-fn replace(payload: &[u8], spans: &[std::ops::Range<usize>]) -> Bytes {
-    let mut clean = Vec::with_capacity(payload.len());
-    let mut copied = 0;
-    for span in spans {
-        clean.extend_from_slice(payload.get(copied..span.start).unwrap_or_default());
-        clean.push(b'"');
-        clean.extend_from_slice(REDACTED.as_bytes());
-        clean.push(b'"');
-        copied = span.end;
-    }
-    clean.extend_from_slice(payload.get(copied..).unwrap_or_default());
-    clean.into()
 }
 
 #[cfg(test)]

@@ -1,124 +1,118 @@
 //! Finds the values to redact in one pass over a JSON text, without building anything of it.
 //!
-//! An object may say that it is a Secret after its data has gone by, so the places of such values
-//! are noted on the way and decided on when the object ends.
+//! An object may say that it is a Secret after its data has gone by. So the places of blocks such
+//! as `data` are noted on the way; if the object turns out to be a Secret, a second pass goes over
+//! these blocks, and over nothing else.
 //!
-//! Invariant: the text is known to be valid JSON. Memory grows with the nesting and with the
-//! values under suspicion, not with the text.
+//! Invariant: the text is known to be valid JSON. Time grows with the text, memory doesn't: what
+//! is nested too deeply is redacted whole, and a text with too many values or blocks to keep track
+//! of is given up, to be withheld.
 
-use std::{borrow::Cow, ops::Range};
-
-use memchr::memmem;
+use std::{cmp::Reverse, ops::Range};
 
 use super::{
-    Pointer, REDACTED, Rules,
-    tokens::{end_of_scalar, end_of_string, unquote},
+    REDACTED, REDACTED_BASE64, Rules,
+    edits::{Edit, TooMany, push_bounded, settle},
+    embedded::{Inside, look_inside},
+    frames::{Block, Frame, Member, Role, Says, Treatment, is_named, is_secret_type, role_of},
+    keys::names_secret,
+    references::{Condition, Fate, is_source},
+    tokens::{end_of_container, end_of_scalar, end_of_string, unquote},
+    words::Words,
 };
+use crate::pace::breathe;
 
-/// Crossplane redacts byte fields before they are written in base64.
-const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// What is nested more deeply than this is redacted whole. Nothing that Kubernetes takes comes
+/// near it.
+pub const MAX_DEPTH: usize = 1_000;
 
-/// Under `connectionDetails` and `credentials` that are part of somebody's spec, values of these
-/// say where a secret lies, not what it is. Without them neither a `ProviderConfig` nor the input
-/// of function-patch-and-transform could be read, or replayed.
-const REFERENCES: [&str; 6] = [
-    "name",
-    "namespace",
-    "type",
-    "source",
-    "fromConnectionSecretKey",
-    "fromFieldPath",
-];
-/// Annotations stand two levels below their object; a few more do no harm.
-const ANNOTATION_DEPTH: usize = 8;
-/// Stands among an XR's connection details in its status, and is no secret.
-const PUBLISHED_AT: &str = "lastPublishedTime";
+/// How often the scan lets others have the CPU.
+const BREATHE_EVERY: usize = 64 * 1024;
 
-/// What is to happen to the values below a point.
+pub(super) struct Scan<'t, 'r> {
+    pub(super) text: &'t str,
+    pub(super) rules: &'r Rules,
+    /// How many strings the text is in.
+    pub(super) strings_around: u8,
+    words: Words<'t, 'r>,
+    pub(super) stack: Vec<Frame<'t>>,
+    edits: Vec<Edit>,
+    /// Values that stay or go by what stands beside them.
+    undecided: Vec<(Range<usize>, Condition)>,
+    /// Blocks to redact if an object around them is a Secret.
+    candidates: Vec<Block>,
+    /// Blocks of Secrets; complete in the second pass.
+    pub(super) blocks: Vec<Block>,
+    /// The next of them in the second pass.
+    pub(super) next_block: usize,
+    /// The block that the second pass is in.
+    pub(super) inside: Option<Block>,
+}
+
+/// What begins at a place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Treatment {
-    Keep,
-    Redact,
-    /// Redact but for [`REFERENCES`].
-    RedactSpec,
-}
-
-/// What an object says of itself.
-#[derive(Clone, Copy, Debug, Default)]
-struct Says {
-    v1: bool,
-    secret: bool,
-    list_of_secrets: bool,
-}
-
-#[derive(Debug)]
-struct Frame<'t> {
-    is_object: bool,
-    treatment: Treatment,
-    /// The member being read, once its key has gone by.
-    key: Option<Cow<'t, str>>,
-    /// The element being read.
-    index: usize,
-    says: Says,
-    /// This is the `data` of the object around it; its values begin here among the suspects.
-    is_data_since: Option<usize>,
-    /// It has suspects.
-    is_undecided: bool,
-    /// Suspects to redact if this object turns out to be a Secret.
-    suspects: Vec<Range<usize>>,
-    /// Suspects to redact if it turns out to be a list of Secrets, which leave their kind out.
-    items: Vec<Range<usize>>,
-}
-
-struct Scan<'t, 'r> {
-    text: &'t str,
-    rules: &'r Rules,
-    stack: Vec<Frame<'t>>,
-    found: Vec<Range<usize>>,
-    /// Values that are to be redacted if one of the objects around them is a Secret.
-    suspects: Vec<Range<usize>>,
-    /// How many objects' `data` we are in.
-    data_depth: usize,
-    /// How many of the objects that we are in have suspects.
-    undecided: usize,
+pub(super) enum Value {
+    Object,
+    Array,
+    Leaf,
 }
 
 /// The places of all values to redact, in order.
-pub(super) fn find_secret_values(text: &str, rules: &Rules) -> Vec<Range<usize>> {
+pub(super) fn find_secret_values(
+    text: &str,
+    rules: &Rules,
+    strings_around: u8,
+) -> Result<Vec<Edit>, TooMany> {
     let mut scan = Scan {
         text,
         rules,
+        strings_around,
+        words: Words::new(&rules.search, text.as_bytes(), 0),
         stack: Vec::new(),
-        found: Vec::new(),
-        suspects: Vec::new(),
-        data_depth: 0,
-        undecided: 0,
+        edits: Vec::new(),
+        undecided: Vec::new(),
+        candidates: Vec::new(),
+        blocks: Vec::new(),
+        next_block: 0,
+        inside: None,
     };
-    scan.run();
-    let mut found = scan.found;
-    found.sort_unstable_by_key(|span| span.start);
-    found.dedup();
-    found
+    scan.run(0..text.len())?;
+    if !scan.blocks.is_empty() {
+        scan.run_over_blocks()?;
+    }
+    let mut edits = scan.edits;
+    settle(&mut edits);
+    Ok(edits)
 }
 
-impl<'t> Scan<'t, '_> {
-    fn run(&mut self) {
-        let bytes = self.text.as_bytes();
-        let mut at = 0;
+impl Scan<'_, '_> {
+    fn run(&mut self, range: Range<usize>) -> Result<(), TooMany> {
+        let bytes = self.text.as_bytes().get(..range.end).unwrap_or_default();
+        let mut at = range.start;
+        let mut breathe_at = at + BREATHE_EVERY;
         while let Some(byte) = bytes.get(at) {
             at = match byte {
+                b'{' | b'[' if self.depth() >= MAX_DEPTH => {
+                    let end = end_of_container(bytes, at);
+                    self.redact(&(at..end))?;
+                    self.end_member();
+                    end
+                }
                 b'{' | b'[' => {
-                    self.open(*byte == b'{');
+                    self.open(at, *byte == b'{');
                     at + 1
                 }
                 b'}' | b']' => {
-                    self.close();
+                    self.close(at + 1)?;
                     at + 1
                 }
                 b'"' => {
                     let end = end_of_string(bytes, at);
-                    self.string(at..end);
+                    if self.expects_key() {
+                        self.begin_member(at..end);
+                    } else {
+                        self.leaf(at..end, true)?;
+                    }
                     end
                 }
                 b',' => {
@@ -128,145 +122,264 @@ impl<'t> Scan<'t, '_> {
                 b':' | b' ' | b'\t' | b'\n' | b'\r' => at + 1,
                 _ => {
                     let end = end_of_scalar(bytes, at);
-                    self.leaf(at..end, false);
+                    self.leaf(at..end, false)?;
                     end
                 }
             };
+            if at >= breathe_at {
+                breathe();
+                breathe_at = at + BREATHE_EVERY;
+            }
         }
+        Ok(())
     }
 
-    fn open(&mut self, is_object: bool) {
-        let treatment = if is_object {
-            self.treatment(Value::Object)
+    /// Goes over the outermost blocks of Secrets, which have the others in them.
+    fn run_over_blocks(&mut self) -> Result<(), TooMany> {
+        self.blocks
+            .sort_unstable_by_key(|block| (block.start, Reverse(block.end)));
+        let start = self.blocks.first().map_or(0, |block| block.start);
+        self.words = Words::new(&self.rules.search, self.text.as_bytes(), start);
+        let mut done = 0;
+        for at in 0..self.blocks.len() {
+            let Some(block) = self.blocks.get(at).copied() else {
+                break;
+            };
+            if block.start >= done {
+                done = block.end;
+                self.inside = Some(block);
+                self.run(block.start..block.end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many objects and lists are around this place.
+    fn depth(&self) -> usize {
+        self.stack.len() + self.inside.map_or(0, |block| block.depth)
+    }
+
+    fn open(&mut self, start: usize, is_object: bool) {
+        let value = if is_object {
+            Value::Object
         } else {
-            self.treatment(Value::Array)
+            Value::Array
         };
-        let is_data = self.is_data();
-        self.data_depth += usize::from(is_data);
+        let treatment = self.treatment(start, value);
+        let by_key = match self.stack.last() {
+            Some(frame) => {
+                let is_reference = matches!(frame.role(), Some(Role::References | Role::RemoteRef));
+                frame.by_key && !is_reference
+            }
+            None => self.inside.is_none_or(|block| block.by_key),
+        };
         self.stack.push(Frame {
+            start,
             is_object,
             treatment,
-            key: None,
+            by_key,
+            member: None,
             index: 0,
             says: Says::default(),
-            is_data_since: is_data.then_some(self.suspects.len()),
-            is_undecided: false,
-            suspects: Vec::new(),
-            items: Vec::new(),
+            undecided: self.undecided.len(),
+            candidates: self.candidates.len(),
         });
     }
 
-    fn close(&mut self) {
+    fn close(&mut self, end: usize) -> Result<(), TooMany> {
         let Some(frame) = self.stack.pop() else {
+            return Ok(());
+        };
+        self.decide(&frame)?;
+        self.find_blocks_of_secret(&frame)?;
+        let treatment = if frame.is_object {
+            Treatment::Redact
+        } else {
+            Treatment::RedactSpec
+        };
+        self.suspect(frame.start..end, treatment)?;
+        self.end_member();
+        Ok(())
+    }
+
+    /// Redacts those values of an object that its other members make secrets of.
+    fn decide(&mut self, frame: &Frame<'_>) -> Result<(), TooMany> {
+        for (span, condition) in self.undecided.drain(frame.undecided..) {
+            let stays = match condition {
+                Condition::HasRemoteRef => frame.says.remote_ref,
+                Condition::IsConnectionDetail => frame.says.connection_detail,
+                Condition::NameIsHarmless => !frame.says.secret_name,
+            };
+            if !stays {
+                push_bounded(&mut self.edits, Edit::json(span.start, span.end))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the blocks of Secrets from others, once an object around them has ended.
+    fn find_blocks_of_secret(&mut self, frame: &Frame<'_>) -> Result<(), TooMany> {
+        let says = frame.says;
+        let is_secret = says.secret || (says.secret_type && !says.kind);
+        if is_secret || says.list {
+            let mut others = frame.candidates;
+            for at in frame.candidates..self.candidates.len() {
+                let Some(block) = self.candidates.get(at).copied() else {
+                    break;
+                };
+                if is_secret || block.is_in_kindless_item {
+                    push_bounded(&mut self.blocks, block)?;
+                } else {
+                    self.candidates.swap(at, others);
+                    others += 1;
+                }
+            }
+            self.candidates.truncate(others);
+        } else if frame.is_object && !says.kind && self.is_item() {
+            let blocks = self.candidates.get_mut(frame.candidates..);
+            for block in blocks.unwrap_or_default() {
+                block.is_in_kindless_item = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the object that has just ended is one of somebody's `items`.
+    fn is_item(&self) -> bool {
+        let [.., list, items] = self.stack.as_slice() else {
+            return false;
+        };
+        !items.is_object && list.key() == Some("items")
+    }
+
+    /// Notes the value that has just ended, if it goes once an object around it is a Secret.
+    fn suspect(&mut self, span: Range<usize>, treatment: Treatment) -> Result<(), TooMany> {
+        let Some(frame) = self.stack.last() else {
+            return Ok(());
+        };
+        let treatment = match frame.role() {
+            Some(Role::Data) => treatment,
+            Some(Role::LastApplied) => Treatment::Redact,
+            Some(Role::Annotations) => Treatment::RedactCopies,
+            _ => return Ok(()),
+        };
+        if self.inside.is_some() || frame.treatment >= treatment {
+            return Ok(());
+        }
+        let block = Block {
+            start: span.start,
+            end: span.end,
+            depth: self.depth(),
+            treatment,
+            by_key: frame.by_key,
+            is_in_kindless_item: false,
+        };
+        push_bounded(&mut self.candidates, block)
+    }
+
+    fn expects_key(&self) -> bool {
+        let frame = self.stack.last();
+        frame.is_some_and(|frame| frame.is_object && frame.member.is_none())
+    }
+
+    fn begin_member(&mut self, span: Range<usize>) {
+        let key = unquote(self.text, &span);
+        let is_name_of_resource = self.is_name_of_resource();
+        let Some(frame) = self.stack.last_mut() else {
             return;
         };
-        if frame.says.v1 && frame.says.secret {
-            self.redact_suspects(&frame.suspects);
-        } else if frame.says.v1 && frame.says.list_of_secrets {
-            self.redact_suspects(&frame.items);
-        } else if !frame.suspects.is_empty()
-            && let Some(list) = self.list_around_item()
-        {
-            list.items.extend(frame.suspects);
-            let list = self.stack.len() - 2;
-            self.leave_undecided(list);
-        }
-        if let Some(start) = frame.is_data_since {
-            self.data_depth -= 1;
-            let range = start..self.suspects.len();
-            self.suspect_of(self.stack.len().saturating_sub(1), range);
-        }
-        self.undecided -= usize::from(frame.is_undecided);
-        if self.undecided == 0 && self.data_depth == 0 {
-            self.suspects.clear();
-        }
-        self.end_member();
-    }
-
-    fn string(&mut self, span: Range<usize>) {
-        match self.stack.last_mut() {
-            Some(frame) if frame.is_object && frame.key.is_none() => {
-                frame.key = Some(unquote(self.text, &span));
-            }
-            _ => self.leaf(span, true),
-        }
-    }
-
-    fn leaf(&mut self, span: Range<usize>, is_string: bool) {
-        let text = self.text.get(span.clone()).unwrap_or_default();
-        let content = if is_string {
-            unquote(self.text, &span)
-        } else {
-            Cow::Borrowed(text)
+        let mut member = Member {
+            key,
+            role: Role::Plain,
+            is_named: false,
         };
-        let key = self.stack.last().and_then(|frame| frame.key.as_deref());
-        let is_last_applied = key == Some(LAST_APPLIED);
-        let (is_version, is_kind) = (key == Some("apiVersion"), key == Some("kind"));
-        if let Some(frame) = self.stack.last_mut() {
-            // Of two members of one name either may count for whoever reads it.
-            frame.says.v1 |= is_version && content == "v1";
-            frame.says.secret |= is_kind && content == "Secret";
-            frame.says.list_of_secrets |= is_kind && content == "SecretList";
+        // Where everything goes, no key means anything.
+        if frame.treatment < Treatment::Redact && !is_name_of_resource {
+            let key = member.key.as_ref();
+            let may_name_secret = frame.by_key && self.words.are_between(span.start, span.end);
+            member.role = role_of(key, may_name_secret, self.rules);
+            member.is_named = frame.by_key && is_named(key, self.rules);
+            frame.says.remote_ref |= member.role == Role::RemoteRef;
+            frame.says.connection_detail |= is_source(key);
         }
-        if !matches!(&*content, REDACTED | REDACTED_BASE64) && text != "null" {
-            if self.treatment(Value::Leaf) != Treatment::Keep
-                || (is_last_applied && self.holds_secret(&content))
-            {
-                self.found.push(span.clone());
-            }
-            self.suspect(span, is_last_applied);
-        }
-        self.end_member();
+        frame.member = Some(member);
     }
 
-    /// Notes a value that is to go if an object around it is a Secret: the one whose `data` it is
-    /// or is in, or any whose annotation it is.
-    fn suspect(&mut self, span: Range<usize>, is_last_applied: bool) {
-        let is_data = self.is_data();
-        if self.data_depth == 0 && !is_data && !is_last_applied {
+    fn leaf(&mut self, span: Range<usize>, is_string: bool) -> Result<(), TooMany> {
+        if self.is_beyond_suspicion(&span, is_string) {
+            self.end_member();
+            return Ok(());
+        }
+        if is_string {
+            self.listen(&span);
+        }
+        let written = self.text.get(span.clone()).unwrap_or_default();
+        if written != "null" && !is_redacted(written) {
+            match self.fate(&span, is_string) {
+                Fate::Goes => self.redact(&span)?,
+                Fate::Stays if is_string => self.look_inside(&span)?,
+                Fate::Stays => {}
+                Fate::StaysIf(condition) => {
+                    self.look_inside(&span)?;
+                    push_bounded(&mut self.undecided, (span.clone(), condition))?;
+                }
+            }
+            self.suspect(span, Treatment::Redact)?;
+        }
+        self.end_member();
+        Ok(())
+    }
+
+    /// Whether a leaf stays, as most do, without a closer look.
+    fn is_beyond_suspicion(&mut self, span: &Range<usize>, is_string: bool) -> bool {
+        if self.rules.has_any() || self.inside.is_some() {
+            return false;
+        }
+        let is_plain = self.stack.last().is_some_and(|frame| {
+            let is_plain = matches!(frame.role(), None | Some(Role::Plain | Role::References));
+            is_plain && frame.treatment == Treatment::Keep
+        });
+        is_plain && !(is_string && self.words.are_between(span.start, span.end))
+    }
+
+    /// Takes in what a string says of the object that it is a member of.
+    fn listen(&mut self, span: &Range<usize>) {
+        let Some(frame) = self.stack.last_mut() else {
+            return;
+        };
+        let role = frame.role();
+        // An empty one says nothing.
+        frame.says.kind |= role == Some(Role::Kind) && !unquote(self.text, span).trim().is_empty();
+        let is_of_interest = matches!(role, Some(Role::Kind | Role::Type | Role::Name));
+        if !is_of_interest || !self.words.are_between(span.start, span.end) {
             return;
         }
-        let place = self.suspects.len();
-        self.suspects.push(span);
-        let depth = self.stack.len();
-        let owners = if is_last_applied {
-            depth.saturating_sub(ANNOTATION_DEPTH)..depth
-        } else {
-            depth.saturating_sub(usize::from(is_data))..depth
-        };
-        for owner in owners {
-            self.suspect_of(owner, place..place + 1);
+        let text = unquote(self.text, span);
+        // Of two members of one name either may count for whoever reads it.
+        match role {
+            Some(Role::Kind) => {
+                frame.says.secret |= text.contains("Secret");
+                frame.says.list |= text == "List";
+            }
+            Some(Role::Type) => frame.says.secret_type |= is_secret_type(&text),
+            _ => frame.says.secret_name |= self.rules.secret_keys && names_secret(&text),
         }
     }
 
-    /// Notes suspects for the object at this depth.
-    fn suspect_of(&mut self, depth: usize, range: Range<usize>) {
-        if let Some(owner) = self.stack.get_mut(depth) {
-            owner.suspects.push(range);
-            self.leave_undecided(depth);
+    /// Redacts what a string holds, if that is a manifest.
+    fn look_inside(&mut self, span: &Range<usize>) -> Result<(), TooMany> {
+        let has_word = self.words.are_between(span.start, span.end);
+        match look_inside(self.text, span, has_word, self.rules, self.strings_around) {
+            Inside::Nothing => Ok(()),
+            Inside::Withhold => self.redact(span),
+            Inside::Edits(edits) => edits
+                .into_iter()
+                .try_for_each(|edit| push_bounded(&mut self.edits, edit)),
         }
     }
 
-    /// The object at this depth decides over some suspects when it ends.
-    fn leave_undecided(&mut self, depth: usize) {
-        if let Some(frame) = self.stack.get_mut(depth)
-            && !frame.is_undecided
-        {
-            frame.is_undecided = true;
-            self.undecided += 1;
-        }
-    }
-
-    fn redact_suspects(&mut self, ranges: &[Range<usize>]) {
-        for range in ranges {
-            self.found.extend(
-                self.suspects
-                    .get(range.clone())
-                    .unwrap_or_default()
-                    .iter()
-                    .cloned(),
-            );
-        }
+    fn redact(&mut self, span: &Range<usize>) -> Result<(), TooMany> {
+        push_bounded(&mut self.edits, Edit::json(span.start, span.end))
     }
 
     fn next_element(&mut self) {
@@ -277,102 +390,15 @@ impl<'t> Scan<'t, '_> {
 
     fn end_member(&mut self) {
         if let Some(frame) = self.stack.last_mut() {
-            frame.key = None;
+            frame.member = None;
         }
-    }
-
-    /// The value that begins here is the `data` of the object around it.
-    fn is_data(&self) -> bool {
-        let key = self.stack.last().and_then(|frame| frame.key.as_deref());
-        matches!(key, Some("data" | "stringData"))
-    }
-
-    /// The object in whose `items` the value stands that has just ended.
-    fn list_around_item(&mut self) -> Option<&mut Frame<'t>> {
-        let [.., list, items] = self.stack.as_mut_slice() else {
-            return None;
-        };
-        let is_item = !items.is_object && list.key.as_deref() == Some("items");
-        is_item.then_some(list)
-    }
-
-    /// Whether a manifest in text form holds something that would be redacted in its own right.
-    fn holds_secret(&self, manifest: &str) -> bool {
-        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(manifest).is_ok();
-        (is_json && !find_secret_values(manifest, self.rules).is_empty())
-            || mentions_secret_kind(manifest)
-    }
-
-    /// What is to happen to the value that begins here.
-    fn treatment(&self, value: Value) -> Treatment {
-        let Some(frame) = self.stack.last() else {
-            return Treatment::Keep;
-        };
-        let Some(key) = frame.key.as_deref() else {
-            return if self.is_pointed_at() {
-                Treatment::Redact
-            } else {
-                frame.treatment
-            };
-        };
-        if self.rules.keys.is_match(key) || self.is_pointed_at() {
-            return Treatment::Redact;
-        }
-        match (key, frame.treatment) {
-            (PUBLISHED_AT, _) if self.key_around() == Some("connectionDetails") => Treatment::Keep,
-            (_, Treatment::Redact) => Treatment::Redact,
-            // A map from keys to values where the protocol has it; a list in somebody's spec.
-            ("connectionDetails", _) if value == Value::Array => Treatment::RedactSpec,
-            ("connectionDetails", _) => Treatment::Redact,
-            // The protocol's own stand at the top.
-            ("credentials", _) if self.stack.len() == 1 => Treatment::Redact,
-            ("credentials", _) => Treatment::RedactSpec,
-            (key, Treatment::RedactSpec) if value == Value::Leaf && self.is_reference(key) => {
-                Treatment::Keep
-            }
-            (_, inherited) => inherited,
-        }
-    }
-
-    fn is_reference(&self, key: &str) -> bool {
-        REFERENCES.contains(&key) || (key == "key" && self.key_around() == Some("secretRef"))
-    }
-
-    /// The key of the object that we are in.
-    fn key_around(&self) -> Option<&str> {
-        let [.., around, _] = self.stack.as_slice() else {
-            return None;
-        };
-        around.key.as_deref()
-    }
-
-    fn is_pointed_at(&self) -> bool {
-        self.rules.pointers.iter().any(|Pointer(path)| {
-            path.len() == self.stack.len()
-                && path.iter().zip(&self.stack).all(|(segment, frame)| {
-                    segment == "*"
-                        || frame.key.as_deref().map_or_else(
-                            || *segment == frame.index.to_string(),
-                            |key| key == segment,
-                        )
-                })
-        })
     }
 }
 
-/// What begins at a place.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Value {
-    Object,
-    Array,
-    Leaf,
-}
-
-/// Whether a text names the kind of Secrets in quotes, however often it was escaped.
-fn mentions_secret_kind(text: &str) -> bool {
-    let word = b"\"Secret";
-    memmem::find_iter(text.as_bytes(), word).any(|at| {
-        let next = text.as_bytes().get(at + word.len());
-        matches!(next, Some(b'"' | b'\\'))
-    })
+/// Whether a string has been redacted before, here or in Crossplane.
+fn is_redacted(written: &str) -> bool {
+    let text = written
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    matches!(text, Some(REDACTED | REDACTED_BASE64))
 }

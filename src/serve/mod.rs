@@ -10,8 +10,8 @@
 //! the spool and the outbox keep it.
 
 mod behind;
+mod checking;
 mod health;
-mod sending;
 mod starting;
 mod viewing;
 
@@ -26,14 +26,16 @@ use std::{
     time::Duration,
 };
 
+use object_store::ObjectStore;
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
-    behind::{Behind, Ending},
+    behind::{Behind, Ending, PoisonGuard},
+    checking::watch_store,
     starting::{
-        Outbox, announce, for_the_store, open_archive, open_history, start_behind, start_health,
-        start_metrics, start_receiving, start_store, start_tracing,
+        Outbox, announce, for_the_store, open_archive, open_history, open_spool, start_behind,
+        start_health, start_metrics, start_receiving, start_tracing, start_uploads,
     },
     viewing::start_viewer,
 };
@@ -42,11 +44,13 @@ use crate::{
     assemble::{Assembler, Limits},
     bell::Bell,
     config::Settings,
-    export::ExportSetupError,
+    disk::{LocalDisk, SharedDisk},
     metrics::{Metrics, Refusal, SetupError},
-    receive::{BindError, Inspector, MessageLog, ServeError, Socket, serve_inspector},
+    receive::{
+        BindError, Inspector, MessageLog, ReceiveLimits, ServeError, Socket, serve_inspector,
+    },
     record::Record,
-    spool::{AppendError, Appender, LocalDisk, OpenError, Spool, SpoolSettings},
+    spool::{AppendError, Appender, OpenError, Spool},
     time::{SharedClock, SystemClock},
 };
 
@@ -65,8 +69,6 @@ pub enum RunError {
     #[error("cannot open the outbox in {path:?}")]
     Outbox { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Export(#[from] ExportSetupError),
-    #[error(transparent)]
     Metrics(#[from] SetupError),
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
@@ -74,6 +76,26 @@ pub enum RunError {
     Receive(#[from] ServeError),
     #[error("{0} ended unexpectedly; this is a bug")]
     Ended(&'static str),
+}
+
+/// What a sidecar takes as given. A test can hand it other things.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    pub clock: SharedClock,
+    /// For the data directory.
+    pub disk: SharedDisk,
+    /// In place of the store that the settings name.
+    pub store: Option<Arc<dyn ObjectStore>>,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            disk: Arc::new(LocalDisk),
+            store: None,
+        }
+    }
 }
 
 /// A sidecar that receives.
@@ -90,6 +112,7 @@ pub struct Sidecar {
     ending: Arc<Ending>,
     behind: oneshot::Receiver<()>,
     uploads: Uploads,
+    metrics_address: Option<SocketAddr>,
     viewer_address: Option<SocketAddr>,
     tasks: TaskTracker,
     _socket: Socket,
@@ -98,7 +121,19 @@ pub struct Sidecar {
 impl Sidecar {
     /// Listens, then does everything else.
     pub async fn start(settings: Settings) -> Result<Self, RunError> {
-        let clock: SharedClock = Arc::new(SystemClock);
+        Self::start_in(settings, Surroundings::default()).await
+    }
+
+    /// The same, with other surroundings than this machine's.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the order in which everything starts, in one place"
+    )]
+    pub async fn start_in(
+        settings: Settings,
+        surroundings: Surroundings,
+    ) -> Result<Self, RunError> {
+        let Surroundings { clock, disk, store } = surroundings;
         let metrics = start_metrics(&settings)?;
         let bell = Arc::new(Bell::default());
         let tasks = TaskTracker::new();
@@ -106,17 +141,7 @@ impl Sidecar {
         let stop_receiving = CancellationToken::new();
         let stop_calls = CancellationToken::new();
 
-        let spool_settings = SpoolSettings {
-            data_dir: settings.data_dir.clone(),
-            max_bytes: settings.spool_max_bytes,
-            sync: settings.spool_sync,
-        };
-        let (spool, follower) = Spool::open(
-            &spool_settings,
-            Arc::new(LocalDisk::default()),
-            &metrics,
-            Arc::clone(&bell),
-        )?;
+        let (spool, follower) = open_spool(&settings, &disk, &metrics, &bell)?;
         let (socket, listener) = Socket::bind(&settings.socket_path, settings.socket_mode)?;
         let log = SpoolLog(spool.appender());
         let inspector = Inspector::new(
@@ -126,17 +151,22 @@ impl Sidecar {
             Arc::clone(&stopping),
         );
         let (received, receiving) = oneshot::channel();
-        let serving = serve_inspector(
-            inspector,
-            listener,
-            settings.max_message_bytes,
-            stop_receiving.clone(),
-        );
-        start_receiving(serving, received)?;
+        let limits = ReceiveLimits {
+            max_message_bytes: settings.max_message_bytes,
+            in_memory_bytes: settings.receive_memory_bytes,
+        };
+        let serving = serve_inspector(inspector, listener, limits, stop_receiving.clone());
+        start_receiving(serving, received, metrics.panics().clone())?;
+        let is_brought = store.is_some();
+        let archive = open_archive(&settings, store)?;
         let stop = stop_receiving.clone();
-        let metrics_address = start_health(&settings, &metrics, &stopping, stop, &tasks).await;
-        let archive = open_archive(&settings)?;
-        let viewer_address = start_viewer(&settings, &archive, &stop_receiving);
+        let metrics_address =
+            start_health(&settings, &metrics, &archive, &stopping, stop, &tasks).await;
+        // NOTE: a client of its own. One that is shared would have connections that uploads use
+        // driven by the viewer's thread, which gives way to everything. What is in memory is only
+        // there.
+        let shared = (is_brought || !settings.store.is_lasting()).then(|| archive.clone());
+        let viewer_address = start_viewer(&settings, shared, &metrics, &clock, &stop_receiving);
         announce(&settings, metrics_address, viewer_address);
 
         let gauge = spool.gauge();
@@ -145,22 +175,45 @@ impl Sidecar {
             move || gauge.used_bytes(),
             Arc::clone(&clock),
         );
-        let (uploads, events) =
-            start_store(&settings, archive, &tasks, &stop_calls, &metrics, &bell);
-        let tracing = start_tracing(&settings, &tasks, &stop_calls, &metrics, &bell)?;
-        let outbox = Outbox::open(&settings, clock.now())?;
+        watch_store(&settings, &archive, &tasks, &stop_calls, &metrics, &clock);
+        let (uploads, events) = start_uploads(
+            &disk,
+            archive,
+            &stop_calls,
+            &metrics,
+            Arc::clone(&clock),
+            &bell,
+        );
+        let outbox = Outbox::open(&settings, &disk, clock.now())?;
+        let quarantine = outbox.quarantine;
+        let tracing = start_tracing(
+            &settings,
+            &disk,
+            &quarantine,
+            &tasks,
+            &stop_calls,
+            &metrics,
+            &bell,
+        )?;
         let ending = Arc::new(Ending::default());
         let behind = start_behind(Behind {
             follower,
+            poison: PoisonGuard::open(
+                Arc::clone(&disk),
+                settings.data_dir.join("spool/in-progress"),
+            ),
             assembler: Assembler::new(Limits::default()),
-            history: open_history(&settings),
+            history: open_history(&settings, &disk),
             parcels: outbox.parcels,
             index: outbox.index,
+            reserve: outbox.reserve,
             outbox_max_bytes: for_the_store(settings.spool_max_bytes),
             gauge: spool.gauge(),
             tracing,
             uploads: uploads.clone(),
             events,
+            backoff: settings.backoff,
+            quarantine,
             pruner: settings
                 .store
                 .local_folder()
@@ -184,6 +237,7 @@ impl Sidecar {
             ending,
             behind,
             uploads,
+            metrics_address,
             viewer_address,
             tasks,
             _socket: socket,
@@ -192,6 +246,11 @@ impl Sidecar {
 
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Where metrics and health are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
     }
 
     /// Where the viewer is served.

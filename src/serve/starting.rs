@@ -5,14 +5,11 @@
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, atomic::AtomicBool, mpsc},
     thread,
 };
 
+use object_store::ObjectStore;
 use tokio::{net::TcpListener, runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -20,25 +17,26 @@ use super::{
     RunError,
     behind::{Behind, Tracing},
     health::{Health, serve_health},
-    sending::send_traces,
 };
 use crate::{
-    archive::{Archive, Event, IndexJournal, InstanceName, StoreUrl, Uploads},
-    backoff::Backoff,
+    archive::{Archive, Event, IndexJournal, InstanceName, Listener, Uploads},
     bell::Bell,
     config::Settings,
-    export::{Exporter, OtlpSettings, OwnMetrics, sdk_resource},
+    disk::{Reserve, SharedDisk},
+    export::{Exporter, OtlpSettings, OwnMetrics, SpanSender, sdk_resource},
     history::History,
     metrics::Metrics,
-    outbox::{Parcels, TraceBatches},
+    outbox::{Parcels, Quarantine, TraceBatches},
     pace::give_way,
+    panics::{Panics, Task},
     publish::join_documents,
     receive::ServeError,
     spans::Links,
-    time::Timestamp,
+    spool::{Follower, Spool, SpoolSettings},
+    time::{SharedClock, Timestamp},
 };
 
-/// What of the spool's limit may wait for the store. What neither this nor the next takes is for
+/// What of the spool's limit may wait for the store. What neither this nor the next two take is for
 /// messages as they came.
 pub(super) const fn for_the_store(limit: u64) -> u64 {
     limit / 2
@@ -49,19 +47,28 @@ const fn for_the_collector(limit: u64) -> u64 {
     limit / 4
 }
 
+/// What of the spool's limit may be in quarantine.
+const fn for_the_quarantine(limit: u64) -> u64 {
+    limit / 8
+}
+
 /// Answers core on a thread of its own: nothing else that the program does holds up an answer, and
 /// no answer has to be handed from one thread to another.
 pub(super) fn start_receiving(
     serving: impl Future<Output = Result<(), ServeError>> + Send + 'static,
     ended: oneshot::Sender<Result<(), ServeError>>,
+    panics: Panics,
 ) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(RunError::Thread)?;
     let work = move || {
-        // Whoever waits for it is gone only when the program ends.
-        drop(ended.send(runtime.block_on(serving)));
+        let served = panics.catch(Task::Receive, || runtime.block_on(serving));
+        if let Ok(served) = served {
+            // Whoever waits for it is gone only when the program ends.
+            drop(ended.send(served));
+        }
     };
     thread::Builder::new()
         .name("receive".to_owned())
@@ -74,6 +81,7 @@ pub(super) fn start_receiving(
 pub(super) async fn start_health(
     settings: &Settings,
     metrics: &Metrics,
+    archive: &Archive,
     stopping: &Arc<AtomicBool>,
     stop: CancellationToken,
     tasks: &TaskTracker,
@@ -88,13 +96,15 @@ pub(super) async fn start_health(
         }
     };
     let bound = listener.local_addr().ok();
-    let stopping = Arc::clone(stopping);
     let health = Health {
         metrics: metrics.clone(),
-        is_ready: Box::new(move || !stopping.load(Ordering::Relaxed)),
+        stopping: Arc::clone(stopping),
+        store: archive.standing(),
     };
+    let panics = metrics.panics().clone();
     tasks.spawn(async move {
-        if let Err(error) = serve_health(health, listener, stop).await {
+        let serving = serve_health(health, listener, stop);
+        if let Ok(Err(error)) = panics.catch_in(Task::Metrics, serving).await {
             tracing::error!(%error, "metrics are not served any more");
         }
     });
@@ -108,7 +118,8 @@ pub(super) fn announce(
 ) {
     let [metrics, viewer] = [metrics_address, viewer_address]
         .map(|address| address.map_or("none".to_owned(), |address| address.to_string()));
-    let traces = settings.telemetry.traces.as_ref();
+    let telemetry = &settings.telemetry;
+    let traces = telemetry.tracing();
     let traces = traces.map_or("none".to_owned(), OtlpSettings::endpoint);
     tracing::info!(
         socket = %settings.socket_path.display(),
@@ -117,10 +128,27 @@ pub(super) fn announce(
         metrics,
         viewer,
         traces,
+        spool_max_bytes = settings.spool_max_bytes,
+        retention_bytes = settings.retention.bytes,
         "listening"
     );
-    if settings.telemetry.traces.is_none() {
-        tracing::info!("no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT names no collector");
+    for problem in &settings.warnings {
+        tracing::warn!(problem, "a setting may not work as intended");
+    }
+    for setting in &telemetry.ignored {
+        tracing::warn!(
+            variable = setting.variable,
+            problem = setting.problem,
+            "ignoring a setting that is not valid"
+        );
+    }
+    if telemetry.traces.is_none() {
+        tracing::info!(
+            "tracing is off: OTEL_EXPORTER_OTLP_ENDPOINT names no collector, or OTEL_SDK_DISABLED \
+             or OTEL_TRACES_EXPORTER turned it off"
+        );
+    } else if telemetry.tracing().is_none() {
+        tracing::info!("tracing is off: OTEL_TRACES_SAMPLER leaves out every trace");
     }
 }
 
@@ -130,14 +158,40 @@ pub(super) fn start_metrics(settings: &Settings) -> Result<Metrics, RunError> {
     let Some(otlp) = &telemetry.metrics else {
         return Ok(Metrics::new()?);
     };
-    let exporter = OwnMetrics::new(otlp.clone(), Handle::current())?;
+    let exporter = OwnMetrics::new(otlp.clone(), Handle::current());
     let interval = exporter.interval();
     let resource = sdk_resource(&telemetry.resource);
     Ok(Metrics::pushing(exporter, interval, resource)?)
 }
 
+pub(super) fn open_spool(
+    settings: &Settings,
+    disk: &SharedDisk,
+    metrics: &Metrics,
+    bell: &Arc<Bell>,
+) -> Result<(Spool, Follower), RunError> {
+    let spool_settings = SpoolSettings {
+        data_dir: settings.data_dir.clone(),
+        max_bytes: settings.spool_max_bytes,
+        sync: settings.spool_sync,
+        syncs_itself: true,
+    };
+    Ok(Spool::open(
+        &spool_settings,
+        Arc::clone(disk),
+        metrics,
+        Arc::clone(bell),
+    )?)
+}
+
 /// A client for the store.
-pub(super) fn open_archive(settings: &Settings) -> Result<Archive, RunError> {
+pub(super) fn open_archive(
+    settings: &Settings,
+    store: Option<Arc<dyn ObjectStore>>,
+) -> Result<Archive, RunError> {
+    if let Some(client) = store {
+        return Ok(Archive::over(client, settings.compression));
+    }
     Ok(Archive::open(
         &settings.store,
         &settings.store_variables,
@@ -145,57 +199,62 @@ pub(super) fn open_archive(settings: &Settings) -> Result<Archive, RunError> {
     )?)
 }
 
-/// Has the store written to, and looked at in the background.
-pub(super) fn start_store(
-    settings: &Settings,
+/// Has the store written to.
+pub(super) fn start_uploads(
+    disk: &SharedDisk,
     archive: Archive,
-    tasks: &TaskTracker,
     stop: &CancellationToken,
     metrics: &Metrics,
+    clock: SharedClock,
     bell: &Arc<Bell>,
 ) -> (Uploads, mpsc::Receiver<Event>) {
     let (heard, events) = mpsc::channel();
+    let listener = Listener {
+        events: heard,
+        bell: Arc::clone(bell),
+    };
     let uploads = Uploads::new(
-        archive.clone(),
-        |earlier, late, line| {
-            let joined = join_documents(earlier, late)?;
-            joined.adjust(line);
-            Some(joined.document)
-        },
+        Arc::clone(disk),
+        archive,
+        join_documents,
         metrics.clone(),
+        clock,
         stop.clone(),
-        heard,
-        Arc::clone(bell),
+        listener,
     );
-    let (stop, check) = (stop.clone(), check_store(archive, settings.store.clone()));
-    tasks.spawn(async move { stop.run_until_cancelled(check).await });
     (uploads, events)
 }
 
 /// Has spans sent, if there is somebody to send them to.
 pub(super) fn start_tracing(
     settings: &Settings,
+    disk: &SharedDisk,
+    quarantine: &Arc<Quarantine>,
     tasks: &TaskTracker,
     stop: &CancellationToken,
     metrics: &Metrics,
     bell: &Arc<Bell>,
 ) -> Result<Option<Tracing>, RunError> {
     let telemetry = &settings.telemetry;
-    let Some(otlp) = &telemetry.traces else {
+    let Some(otlp) = telemetry.tracing() else {
         return Ok(None);
     };
-    let exporter = Exporter::new(otlp, metrics.clone(), Backoff::default())?;
+    let exporter = Exporter::new(otlp, metrics.clone());
     let path = outbox_folder(settings).join("traces");
     let limit = for_the_collector(settings.spool_max_bytes);
-    let batches = TraceBatches::open(path.clone(), limit)
+    let batches = TraceBatches::open(Arc::clone(disk), path.clone(), limit)
         .map(Arc::new)
         .map_err(|source| RunError::Outbox { path, source })?;
-    let (sent, bell) = (Arc::clone(&batches), Arc::clone(bell));
-    let (sending, stop) = (
-        send_traces(exporter, sent, metrics.clone(), bell),
-        stop.clone(),
+    let mut sender = SpanSender::new(
+        exporter,
+        Arc::clone(&batches),
+        Arc::clone(quarantine),
+        metrics.clone(),
+        settings.backoff,
+        Arc::clone(bell),
     );
-    tasks.spawn(async move { stop.run_until_cancelled(sending).await });
+    let stop = stop.clone();
+    tasks.spawn(async move { stop.run_until_cancelled(sender.keep_running()).await });
     Ok(Some(Tracing {
         batches,
         links: Links::new(&settings.viewer_url, &settings.store.to_string()),
@@ -208,10 +267,16 @@ pub(super) fn start_tracing(
 pub(super) struct Outbox {
     pub(super) parcels: Parcels,
     pub(super) index: IndexJournal,
+    pub(super) reserve: Reserve,
+    pub(super) quarantine: Arc<Quarantine>,
 }
 
 impl Outbox {
-    pub(super) fn open(settings: &Settings, started_at: Timestamp) -> Result<Self, RunError> {
+    pub(super) fn open(
+        settings: &Settings,
+        disk: &SharedDisk,
+        started_at: Timestamp,
+    ) -> Result<Self, RunError> {
         let path = outbox_folder(settings);
         let failed = |source| RunError::Outbox {
             path: path.clone(),
@@ -220,10 +285,21 @@ impl Outbox {
         let host = rustix::system::uname();
         let instance = InstanceName::new(&host.nodename().to_string_lossy(), started_at);
         Ok(Self {
-            parcels: Parcels::open(path.join("objects")).map_err(failed)?,
-            index: IndexJournal::open(path.join("index"), instance).map_err(failed)?,
+            parcels: Parcels::open(Arc::clone(disk), path.join("objects")).map_err(failed)?,
+            reserve: Reserve::new(Arc::clone(disk), path.join("reserve")),
+            index: IndexJournal::open(Arc::clone(disk), path.join("index"), instance)
+                .map_err(failed)?,
+            quarantine: open_quarantine(settings, disk)?,
         })
     }
+}
+
+fn open_quarantine(settings: &Settings, disk: &SharedDisk) -> Result<Arc<Quarantine>, RunError> {
+    let path = settings.data_dir.join("quarantine");
+    let limit = for_the_quarantine(settings.spool_max_bytes);
+    Quarantine::open(Arc::clone(disk), path.clone(), limit)
+        .map(Arc::new)
+        .map_err(|source| RunError::Outbox { path, source })
 }
 
 fn outbox_folder(settings: &Settings) -> PathBuf {
@@ -232,11 +308,15 @@ fn outbox_folder(settings: &Settings) -> PathBuf {
 
 pub(super) fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunError> {
     let (ended, end) = oneshot::channel();
+    let panics = behind.metrics.panics().clone();
     let work = move || {
         give_way();
-        behind.run();
-        // Nobody waits for it after the deadline.
-        ended.send(()).unwrap_or_default();
+        // What it has in memory can't be trusted after a panic. The process ends: the next start
+        // finds everything in the log and the outbox.
+        if panics.catch(Task::Publish, || behind.run()).is_ok() {
+            // Nobody waits for it after the deadline.
+            ended.send(()).unwrap_or_default();
+        }
     };
     thread::Builder::new()
         .name("behind".to_owned())
@@ -245,23 +325,28 @@ pub(super) fn start_behind(behind: Behind) -> Result<oneshot::Receiver<()>, RunE
     Ok(end)
 }
 
-pub(super) fn open_history(settings: &Settings) -> History {
+pub(super) fn open_history(settings: &Settings, disk: &SharedDisk) -> History {
     if !settings.store.is_lasting() {
         return History::in_process();
     }
     let path = settings.data_dir.join("history.jsonl");
-    History::on_disk(path, &settings.store_identity()).unwrap_or_else(|error| {
+    History::on_disk(disk, &path, &settings.store_identity()).unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot keep the history; a restart will store more than needed");
         History::in_process()
     })
 }
 
-async fn check_store(archive: Archive, url: StoreUrl) {
-    match archive.check().await {
-        Ok(()) => tracing::info!(store = %url, "the store can be written to"),
-        Err(error) => tracing::error!(
-            store = %url, %error, detail = error.detail(), advice = error.trouble.advice(),
-            "the store can't be written to; payloads wait in the spool"
-        ),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_of_what_answers_core_is_counted_and_told_to_who_waits_for_it() {
+        let panics = Panics::default();
+        let (ended, received) = oneshot::channel();
+        let serving = async { panic!("in a test") };
+        start_receiving(serving, ended, panics.clone()).unwrap();
+        assert!(received.await.is_err());
+        assert!(panics.broken().eq([Task::Receive]));
     }
 }

@@ -4,7 +4,6 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::Arc,
     thread,
 };
 
@@ -13,9 +12,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     archive::Archive,
     config::{Settings, ViewerSettings},
+    metrics::Metrics,
     pace::{give_way, pace_this_thread},
-    time::SystemClock,
-    viewer::{Access, Viewer},
+    panics::{Panics, Task},
+    time::SharedClock,
+    viewer::{Access, Limits, Viewer},
 };
 
 /// For reading files.
@@ -27,11 +28,14 @@ const BLOCKING_THREADS: usize = 2;
 /// network or by another container, must not cost payloads.
 pub(super) fn start_viewer(
     settings: &Settings,
-    archive: &Archive,
+    shared: Option<Archive>,
+    metrics: &Metrics,
+    clock: &SharedClock,
     stop: &CancellationToken,
 ) -> Option<SocketAddr> {
     let viewer = settings.viewer.as_ref()?;
-    match try_start(settings, viewer, archive, stop.clone()) {
+    let surroundings = (metrics.panics().clone(), SharedClock::clone(clock));
+    match try_start(settings, viewer, shared, surroundings, stop.clone()) {
         Ok(bound) => Some(bound),
         Err(error) => {
             let address = viewer.address;
@@ -44,22 +48,23 @@ pub(super) fn start_viewer(
 fn try_start(
     settings: &Settings,
     viewer: &ViewerSettings,
-    archive: &Archive,
+    shared: Option<Archive>,
+    (panics, clock): (Panics, SharedClock),
     stop: CancellationToken,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(viewer.address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     let access = Access::new(bound.ip(), Some(&settings.viewer_url), viewer.token.clone());
-    // NOTE: a client of its own. One that is shared would have connections that uploads use
-    // driven by this thread, which gives way to everything. What is in memory is only there.
-    let own = if settings.store.is_lasting() {
+    let archive = if let Some(archive) = shared {
+        archive
+    } else {
         let (store, variables) = (&settings.store, &settings.store_variables);
         Archive::open(store, variables, settings.compression).map_err(io::Error::other)?
-    } else {
-        archive.clone()
     };
-    let viewer = Viewer::new(own, access, Arc::new(SystemClock));
+    let viewer = Viewer::new(archive, access, clock)
+        .within(Limits::inside_sidecar(settings.memory_limit))
+        .counting(panics.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -67,11 +72,12 @@ fn try_start(
     let work = move || {
         give_way();
         pace_this_thread();
-        let served = runtime.block_on(async {
+        let serving = async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             viewer.serve(listener, stop).await
-        });
-        if let Err(error) = served {
+        };
+        let served = panics.catch(Task::Viewer, || runtime.block_on(serving));
+        if let Ok(Err(error)) = served {
             tracing::error!(%error, "the viewer is not served any more");
         }
     };

@@ -95,6 +95,16 @@ impl EncodedSpans {
         }
     }
 
+    /// All of these in one request.
+    pub fn joined(parts: &[Self]) -> Self {
+        // NOTE: messages that stand one after the other are one: what repeats is appended.
+        let bodies: Vec<_> = parts.iter().map(|part| &*part.body).collect();
+        Self {
+            body: bodies.concat().into(),
+            count: parts.iter().map(|part| part.count).sum(),
+        }
+    }
+
     pub fn decode(&self) -> Result<ExportTraceServiceRequest, DecodeError> {
         ExportTraceServiceRequest::decode(self.body.clone())
     }

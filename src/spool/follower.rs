@@ -5,8 +5,8 @@
 //! finished records are all that is held in memory.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
-    fs, io,
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    io,
     path::PathBuf,
     sync::Arc,
 };
@@ -14,12 +14,13 @@ use std::{
 use bytes::BytesMut;
 
 use super::{
-    disk::Disk,
-    done::{append_done, read_done},
+    done::DoneLog,
     ledger::Ledger,
-    segment::{FIRST_OFFSET, Found, SegmentReader, done_path, segment_path},
+    recycling::SegmentFiles,
+    segment::{FIRST_OFFSET, Found, SegmentReader, segment_path},
 };
 use crate::{
+    disk::SharedDisk,
     metrics::Metrics,
     record::{Position, Record, SegmentId},
 };
@@ -46,7 +47,11 @@ pub enum ReadError {
 #[derive(Debug)]
 pub struct Follower {
     folder: PathBuf,
-    disk: Arc<dyn Disk>,
+    disk: SharedDisk,
+    files: Arc<SegmentFiles>,
+    done: DoneLog,
+    /// Finished, and not in the log of what is done yet.
+    unlogged: Vec<Position>,
     ledger: Arc<Ledger>,
     metrics: Metrics,
     place: Option<Place>,
@@ -55,6 +60,8 @@ pub struct Follower {
     /// Records are read into this, one after the other.
     room: BytesMut,
     failed_reads: u32,
+    /// Segments that are done with and whose files could not be removed.
+    left: BTreeSet<SegmentId>,
 }
 
 /// Where following stands.
@@ -84,13 +91,18 @@ impl Place {
 impl Follower {
     pub(super) fn new(
         folder: PathBuf,
-        disk: Arc<dyn Disk>,
+        disk: SharedDisk,
+        files: Arc<SegmentFiles>,
+        done: DoneLog,
         ledger: Arc<Ledger>,
         metrics: Metrics,
     ) -> Self {
         Self {
             folder,
             disk,
+            files,
+            done,
+            unlogged: Vec::new(),
             ledger,
             metrics,
             place: None,
@@ -98,6 +110,7 @@ impl Follower {
             open: VecDeque::new(),
             room: BytesMut::new(),
             failed_reads: 0,
+            left: BTreeSet::new(),
         }
     }
 
@@ -179,7 +192,7 @@ impl Follower {
         };
         let reader = match reader {
             Some(reader) => reader,
-            None => SegmentReader::open(&self.folder, id).map_err(failed)?,
+            None => SegmentReader::open(self.disk.as_ref(), &self.folder, id).map_err(failed)?,
         };
         let record = reader.read_record(position.offset, &mut self.room);
         let record = record.map_err(failed);
@@ -188,58 +201,75 @@ impl Follower {
         record?.ok_or(ReadError::Damaged(position))
     }
 
-    /// These records are not needed any more, now or after a restart.
-    pub fn finish(&mut self, records: &[Position]) {
-        let mut by_segment: BTreeMap<SegmentId, Vec<u32>> = BTreeMap::new();
-        for position in records {
-            by_segment
-                .entry(position.segment)
-                .or_default()
-                .push(position.offset);
+    /// These records are not needed any more, now or after a restart: all of them, or none if this
+    /// fails. Then they are finished together with the next ones.
+    pub fn finish(&mut self, records: &[Position]) -> io::Result<()> {
+        self.unlogged.extend_from_slice(records);
+        if !self.unlogged.is_empty() {
+            self.done.append(&self.unlogged)?;
         }
-        for (id, offsets) in &by_segment {
-            self.ledger.mark_finished(*id, offsets.len() as u64);
+        let mut by_segment: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        for position in self.unlogged.drain(..) {
+            *by_segment.entry(position.segment).or_default() += 1;
         }
-        let unneeded = self.ledger.take_unneeded();
-        by_segment.retain(|id, _| !unneeded.contains(id));
-        for (id, offsets) in by_segment {
-            if let Err(error) = append_done(&self.folder, id, &offsets) {
-                // Costs nothing but doing it again after a restart.
-                tracing::debug!(segment = id.0, %error, "cannot note records as done");
-            }
+        for (id, records) in by_segment {
+            self.ledger.mark_finished(id, records);
         }
-        self.remove(unneeded);
+        self.remove_unneeded()
+    }
+
+    /// Whether something is finished and not noted for good.
+    pub fn has_unlogged(&self) -> bool {
+        !self.unlogged.is_empty()
+    }
+
+    /// Whether this record is finished and not noted for good.
+    pub fn is_unlogged(&self, position: Position) -> bool {
+        self.unlogged.contains(&position)
+    }
+
+    /// Makes it survive a power failure what is finished.
+    pub fn sync_done(&mut self) -> io::Result<()> {
+        self.done.sync()
     }
 
     /// Removes the segments that nobody needs.
-    pub fn remove_unneeded(&mut self) {
-        let unneeded = self.ledger.take_unneeded();
-        self.remove(unneeded);
-    }
-
-    fn remove(&mut self, unneeded: Vec<SegmentId>) {
+    pub fn remove_unneeded(&mut self) -> io::Result<()> {
+        let unneeded = self.ledger.unneeded();
+        if unneeded.is_empty() {
+            return Ok(());
+        }
+        self.done.sync()?;
         for id in unneeded {
             self.open.retain(|reader| reader.id() != id);
-            let removed = self.disk.remove(&segment_path(&self.folder, id));
-            if let Err(error) = removed {
-                tracing::warn!(segment = id.0, %error, "cannot remove a segment that is done");
-                continue;
-            }
-            // NOTE: the other order would, after a crash between, do the whole segment again.
-            match fs::remove_file(done_path(&self.folder, id)) {
+            self.ledger.forget(id);
+            match self.files.remove(&segment_path(&self.folder, id)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(segment = id.0, %error, "cannot remove a segment's done file");
+                    // The next start finds it done with and tries again.
+                    self.left.insert(id);
+                    tracing::warn!(segment = id.0, %error, "cannot remove a segment that is done");
                 }
                 _ => {}
             }
         }
+        if self.done.is_stale() {
+            // NOTE: what is said about a segment whose file is left is all that keeps its records
+            // from being processed again.
+            let (ledger, left) = (&self.ledger, &self.left);
+            let is_gone = |id| ledger.extent(id).is_none() && !left.contains(&id);
+            let rewritten = self.done.drop_gone(is_gone);
+            if let Err(error) = rewritten {
+                tracing::debug!(%error, "cannot shorten the log of what is done yet");
+            }
+        }
+        Ok(())
     }
 
     fn enter_next_segment(&mut self) -> Result<bool, ReadError> {
         let Some(id) = self.ledger.next_after(self.last_segment) else {
             return Ok(false);
         };
-        let opened = SegmentReader::open(&self.folder, id)
+        let opened = SegmentReader::open(self.disk.as_ref(), &self.folder, id)
             .and_then(|segment| Ok((segment.has_known_format()?, segment)));
         let (is_known, segment) = match opened {
             Ok(opened) => opened,
@@ -254,10 +284,7 @@ impl Follower {
             );
             return Ok(true);
         }
-        let done = read_done(&self.folder, id).unwrap_or_else(|error| {
-            tracing::warn!(segment = id.0, %error, "cannot read what is done; it is done again");
-            HashSet::new()
-        });
+        let done = self.done.take_earlier(id);
         self.place = Some(Place {
             segment,
             offset: FIRST_OFFSET,

@@ -94,18 +94,19 @@ impl Ledger {
         self.change(id, |state| state.followed = true);
     }
 
-    /// Segments that nobody needs; they are forgotten here and the caller removes their files.
-    pub(super) fn take_unneeded(&self) -> Vec<SegmentId> {
-        let mut segments = self.lock();
-        let unneeded: Vec<_> = segments
+    /// Segments that nobody needs. The caller removes their files and [forgets](Self::forget) them.
+    pub(super) fn unneeded(&self) -> Vec<SegmentId> {
+        let segments = self.lock();
+        segments
             .iter()
             .filter(|(_, state)| state.sealed && state.followed && state.live == 0)
             .map(|(id, _)| *id)
-            .collect();
-        for id in &unneeded {
-            segments.remove(id);
-        }
-        unneeded
+            .collect()
+    }
+
+    /// A segment's file is removed.
+    pub(super) fn forget(&self, id: SegmentId) {
+        self.lock().remove(&id);
     }
 
     /// Bytes in all segments, and beside them.

@@ -14,14 +14,14 @@
 //! ```text
 //! <data-dir>/lock                              locked while a process uses the directory
 //! <data-dir>/spool/00000000000000000007.seg    records, framed; only the newest one grows
-//! <data-dir>/spool/00000000000000000007.done   which of its records are done with
+//! <data-dir>/spool/done.log                    which records are done with
 //! <data-dir>/spool/00000000000000000005.spare  a segment that was emptied, to be used again
 //! ```
 //!
 //! A segment begins with the 8 bytes `SPSPOOL1` (name and version), followed by frames (`frame`)
 //! without gaps. The last byte of the name is the version: a segment of another version is left
 //! alone. Another version's frames do not check out as frames of this one, so that a damaged
-//! byte is not taken for a version. A done file is a list of checked offsets (`done`).
+//! byte is not taken for a version. What is done is in one log for all segments (`done`).
 //!
 //! # Recovery
 //!
@@ -32,23 +32,24 @@
 //! - a frame cut off at the end of a segment was never answered, and is stepped over;
 //! - a frame whose body is damaged costs that record;
 //! - a frame whose header is damaged costs what lies up to the next header that checks out;
-//! - a record that the done file names is stepped over; losing that file makes work be done
-//!   again, with the same result.
+//! - a record that the done log names is skipped; losing that log means that work is done again,
+//!   with the same result.
 //!
 //! A segment is removed when it is sealed, followed to its end, and all of its records are done
 //! (`ledger`), whatever stands before it.
 
-mod disk;
 mod done;
 mod follower;
 mod frame;
 mod ledger;
+#[cfg(test)]
+mod model;
+mod recycling;
 mod segment;
 mod syncing;
 mod writer;
 
 use std::{
-    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -56,20 +57,22 @@ use std::{
     time::Duration,
 };
 
-pub use self::{
-    disk::{Disk, LocalDisk, SegmentFile},
-    follower::{Follower, ReadError},
-    writer::AppendError,
-};
 use self::{
+    done::DoneLog,
     frame::MAX_BODY_BYTES,
     ledger::Ledger,
-    segment::{done_id, done_path, is_spare, segment_id},
+    recycling::{PIECE_BYTES, SegmentFiles},
+    segment::{done_id, is_spare, segment_id, segment_path},
     syncing::Unsynced,
     writer::Writer,
 };
+pub use self::{
+    follower::{Follower, ReadError},
+    writer::AppendError,
+};
 use crate::{
     bell::Bell,
+    disk::{Disk, DiskLock, SharedDisk},
     metrics::Metrics,
     record::{Record, SegmentId},
 };
@@ -89,6 +92,8 @@ pub struct SpoolSettings {
     pub max_bytes: u64,
     /// Longest time a record may be in memory of the operating system only; zero: none at all.
     pub sync: Duration,
+    /// Whether a thread syncs at that interval; else [`Spool::sync`] has to be called.
+    pub syncs_itself: bool,
 }
 
 /// Why the log can't be opened.
@@ -114,7 +119,7 @@ pub struct Spool {
     appender: Appender,
     synced: mpsc::Receiver<bool>,
     ledger: Arc<Ledger>,
-    _lock: File,
+    _lock: Box<dyn DiskLock>,
 }
 
 /// Appends to the log.
@@ -146,39 +151,56 @@ impl Spool {
     /// Takes the data directory and begins a segment. `appended` is rung after every append.
     pub fn open(
         settings: &SpoolSettings,
-        disk: Arc<dyn Disk>,
+        disk: SharedDisk,
         metrics: &Metrics,
         appended: Arc<Bell>,
     ) -> Result<(Self, Follower), OpenError> {
         let folder = settings.data_dir.join("spool");
-        fs::create_dir_all(&folder).map_err(|source| OpenError::Create {
+        let create = disk.create_folder(&folder);
+        create.map_err(|source| OpenError::Create {
             path: folder.clone(),
             source,
         })?;
-        let lock = lock_directory(&settings.data_dir)?;
+        let lock = lock_directory(disk.as_ref(), &settings.data_dir)?;
         let ledger = Arc::new(Ledger::default());
-        let next_segment = adopt_segments(&folder, &ledger).map_err(|source| OpenError::List {
+        let segments = list_segments(disk.as_ref(), &folder, &ledger);
+        let segments = segments.map_err(|source| OpenError::List {
             path: folder.clone(),
             source,
         })?;
+        let done = DoneLog::open(Arc::clone(&disk), folder.clone(), &segments.adopted);
+        let last_segment = segments.last.max(done.last_segment());
+        let next_segment = last_segment.map_or(1, |last| last.0.saturating_add(1));
+        let segment_bytes = SEGMENT_BYTES.min(settings.max_bytes / 8);
+        let files = Arc::new(SegmentFiles::new(
+            Arc::clone(&disk),
+            PIECE_BYTES.min(segment_bytes / 4),
+        ));
 
         let unsynced = Arc::new(Unsynced::new(Arc::clone(&disk), folder.clone()));
+        let earlier = segments.adopted.iter();
+        unsynced.note_earlier(earlier.map(|id| segment_path(&folder, *id)));
         let mut writer = Writer {
             folder: folder.clone(),
             disk: Arc::clone(&disk),
+            files: Arc::clone(&files),
             ledger: Arc::clone(&ledger),
             unsynced: Arc::clone(&unsynced),
             appended,
             max_bytes: settings.max_bytes,
-            segment_bytes: SEGMENT_BYTES.min(settings.max_bytes / 8),
+            segment_bytes,
             kept_free: settings.max_bytes / KEPT_FREE,
             known_free: 0,
-            next_segment,
+            next_segment: SegmentId(next_segment),
             active: None,
             failing: false,
             is_closed: false,
         };
-        writer.active = Some(writer.begin_segment().map_err(OpenError::Write)?);
+        writer.active = match writer.begin_segment() {
+            // What is there has to be processed, which makes room.
+            Err(error) if error.is_disk_full() => None,
+            begun => Some(begun.map_err(OpenError::Write)?),
+        };
 
         let must_sync = settings.sync.is_zero();
         // Whoever waits for each sync asks for it; nothing is urgent beside that.
@@ -195,11 +217,20 @@ impl Spool {
                 .send(syncing.keep_syncing(interval, &syncing_metrics))
                 .ok();
         };
-        thread::Builder::new()
-            .name("spool-sync".to_owned())
-            .spawn(work)
-            .map_err(OpenError::Thread)?;
-        let follower = Follower::new(folder, disk, Arc::clone(&ledger), metrics.clone());
+        if settings.syncs_itself {
+            thread::Builder::new()
+                .name("spool-sync".to_owned())
+                .spawn(work)
+                .map_err(OpenError::Thread)?;
+        }
+        let follower = Follower::new(
+            folder,
+            disk,
+            files,
+            done,
+            Arc::clone(&ledger),
+            metrics.clone(),
+        );
         let spool = Self {
             appender: Appender {
                 writer: Arc::new(Mutex::new(writer)),
@@ -219,6 +250,11 @@ impl Spool {
 
     pub fn gauge(&self) -> SpoolGauge {
         SpoolGauge(Arc::clone(&self.ledger))
+    }
+
+    /// Makes everything that was appended survive a power failure.
+    pub fn sync(&self) -> Result<(), Arc<io::Error>> {
+        self.appender.unsynced.sync()
     }
 
     /// Ends appending, makes everything appended durable, and tells whether it is.
@@ -263,55 +299,55 @@ impl Appender {
     }
 }
 
-fn lock_directory(data_dir: &Path) -> Result<File, OpenError> {
+fn lock_directory(disk: &dyn Disk, data_dir: &Path) -> Result<Box<dyn DiskLock>, OpenError> {
     let path = data_dir.join("lock");
-    let opened = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path);
-    let file = opened.map_err(|source| OpenError::Create {
-        path: path.clone(),
-        source,
-    })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+    match disk.lock(&path) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(OpenError::InUse {
             path: data_dir.to_owned(),
         }),
-        Err(TryLockError::Error(source)) => Err(OpenError::Lock { path, source }),
+        Err(source) => Err(OpenError::Lock { path, source }),
     }
 }
 
-/// Enters the segments of earlier processes and returns the number of the next.
-fn adopt_segments(folder: &Path, ledger: &Ledger) -> io::Result<SegmentId> {
-    let mut next = SegmentId(1);
-    let mut done_files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let path = entry.path();
+/// The segments of earlier processes.
+struct Segments {
+    adopted: Vec<SegmentId>,
+    /// The highest number in use, be it by a file that is none of ours.
+    last: Option<SegmentId>,
+}
+
+/// Enters the segments of earlier processes, and removes what they left behind.
+fn list_segments(disk: &dyn Disk, folder: &Path, ledger: &Ledger) -> io::Result<Segments> {
+    let mut segments = Segments {
+        adopted: Vec::new(),
+        last: None,
+    };
+    let mut old_done_files = Vec::new();
+    for entry in disk.list(folder)? {
+        let path = folder.join(&entry.name);
         if is_spare(&path) {
             // Nobody knows it any more. If it stays, it is in nobody's way.
-            drop(fs::remove_file(&path));
+            drop(disk.remove(&path));
             continue;
         }
         let Some(id) = segment_id(&path).or_else(|| done_id(&path)) else {
             continue;
         };
         // NOTE: a done file counts too: it would make a new segment of its number look done.
-        next = next.max(SegmentId(id.0.saturating_add(1)));
-        let metadata = entry.metadata()?;
+        segments.last = segments.last.max(Some(id));
         if done_id(&path).is_some() {
-            done_files.push(id);
-        } else if !metadata.is_dir() {
-            ledger.adopt(id, metadata.len());
+            old_done_files.push((id, path));
+        } else if !entry.is_folder {
+            ledger.adopt(id, entry.bytes);
+            segments.adopted.push(id);
         }
     }
-    for id in done_files {
+    for (id, path) in old_done_files {
         if ledger.extent(id).is_none() {
             // Left by a process that died while it removed the segment; in nobody's way.
-            drop(fs::remove_file(done_path(folder, id)));
+            drop(disk.remove(&path));
         }
     }
-    Ok(next)
+    Ok(segments)
 }

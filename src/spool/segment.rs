@@ -5,19 +5,21 @@
 //! that is; what follows it is read.
 
 use std::{
-    fs::File,
     io,
-    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use bytes::BytesMut;
 
 use super::{
-    disk::SPARE,
     frame::{FrameHeader, HEADER_BYTES, MARKER},
+    recycling::SPARE,
 };
-use crate::record::{Record, SegmentId};
+use crate::{
+    disk::{Disk, DiskFile},
+    record::{Record, SegmentId},
+};
 
 /// The ending of its name.
 const SEGMENT: &str = "seg";
@@ -25,6 +27,9 @@ const SEGMENT: &str = "seg";
 pub(super) const SEGMENT_MAGIC: [u8; 8] = *b"SPSPOOL1";
 /// Where the first frame stands.
 pub(super) const FIRST_OFFSET: u32 = 8;
+/// The highest number of a segment, which no process comes near. A file with a higher one was put
+/// there by somebody else; if it counted, there would be no number for the next segment.
+pub(super) const MAX_SEGMENT: SegmentId = SegmentId(u64::MAX / 2);
 
 /// Larger records are read into memory of their own, which is given back.
 const ROOM_BYTES: usize = 1024 * 1024;
@@ -44,13 +49,13 @@ pub(super) fn done_path(folder: &Path, id: SegmentId) -> PathBuf {
 pub(super) fn segment_id(path: &Path) -> Option<SegmentId> {
     let id = SegmentId(path.file_stem()?.to_str()?.parse().ok()?);
     // NOTE: `7.seg` and `+7.seg` hold a number too, but are not the file that would be opened.
-    (segment_path(path.parent()?, id) == path).then_some(id)
+    (id <= MAX_SEGMENT && segment_path(path.parent()?, id) == path).then_some(id)
 }
 
 /// The number in the name of a done file; `None` for any other file.
 pub(super) fn done_id(path: &Path) -> Option<SegmentId> {
     let id = SegmentId(path.file_stem()?.to_str()?.parse().ok()?);
-    (done_path(path.parent()?, id) == path).then_some(id)
+    (id <= MAX_SEGMENT && done_path(path.parent()?, id) == path).then_some(id)
 }
 
 /// Whether this was a segment, and is empty now.
@@ -77,14 +82,14 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct SegmentReader {
     id: SegmentId,
-    file: File,
+    file: Arc<dyn DiskFile>,
 }
 
 impl SegmentReader {
-    pub(super) fn open(folder: &Path, id: SegmentId) -> io::Result<Self> {
+    pub(super) fn open(disk: &dyn Disk, folder: &Path, id: SegmentId) -> io::Result<Self> {
         Ok(Self {
             id,
-            file: File::open(segment_path(folder, id))?,
+            file: disk.open(&segment_path(folder, id))?,
         })
     }
 
@@ -106,7 +111,7 @@ impl SegmentReader {
                 if !is_ours || SEGMENT_MAGIC.ends_with(version) || !version.is_ascii() {
                     return Ok(true);
                 }
-                let end = self.file.metadata()?.len();
+                let end = self.file.length()?;
                 Ok(self.header_at(FIRST_OFFSET, end)?.is_some())
             }
         }

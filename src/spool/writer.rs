@@ -13,14 +13,15 @@ use std::{
 };
 
 use super::{
-    disk::{Disk, SegmentFile},
     frame::{FrameHeader, HEADER_BYTES},
     ledger::Ledger,
-    segment::{FIRST_OFFSET, SEGMENT_MAGIC, segment_path},
+    recycling::SegmentFiles,
+    segment::{FIRST_OFFSET, MAX_SEGMENT, SEGMENT_MAGIC, segment_path},
     syncing::Unsynced,
 };
 use crate::{
     bell::Bell,
+    disk::{DiskFile, SharedDisk},
     record::{Record, SegmentId},
 };
 
@@ -43,10 +44,17 @@ pub enum AppendError {
     Closed,
 }
 
+impl AppendError {
+    pub(super) fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) folder: PathBuf,
-    pub(super) disk: Arc<dyn Disk>,
+    pub(super) disk: SharedDisk,
+    pub(super) files: Arc<SegmentFiles>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) unsynced: Arc<Unsynced>,
     pub(super) appended: Arc<Bell>,
@@ -65,7 +73,7 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct ActiveSegment {
     id: SegmentId,
-    file: Arc<dyn SegmentFile>,
+    file: Arc<dyn DiskFile>,
     offset: u32,
 }
 
@@ -159,8 +167,12 @@ impl Writer {
     pub(super) fn begin_segment(&mut self) -> Result<ActiveSegment, AppendError> {
         let id = self.next_segment;
         let path = segment_path(&self.folder, id);
+        if id > MAX_SEGMENT {
+            // The next start would not take it for ours.
+            return Err(self.write_error(id, io::Error::other("there is no higher number")));
+        }
         let file = self
-            .disk
+            .files
             .create(&path)
             .map_err(|source| self.write_error(id, source))?;
         // NOTE: the number is spent even if the next line fails, since the file exists now.
@@ -168,7 +180,7 @@ impl Writer {
         let begun = file.append(&mut [IoSlice::new(&SEGMENT_MAGIC)]);
         if let Err(source) = begun {
             // Nothing but an empty file is left if this fails; the next start clears it away.
-            drop(std::fs::remove_file(&path));
+            drop(self.disk.remove(&path));
             return Err(self.write_error(id, source));
         }
         self.ledger.begin(id, u64::from(FIRST_OFFSET));

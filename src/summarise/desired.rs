@@ -6,14 +6,16 @@
 use serde::de::MapAccess;
 
 use super::{
+    allowance::Allowance,
     digest::{Digest, Leaves, NoLeaves, ROOT, Segment, digest_body, hash, member_path, mix},
     fields::{DesiredFields, FieldCollector},
     json::{As, Found, Object, Scalar, fill, look, one_of},
-    names::{NameId, Names},
+    names::{MAX_NUMBERED, NameId, Names},
     observed::Observed,
 };
-use crate::pace::breathe;
 
+/// Resources of one name may come up any number of times; they are sorted out at this many.
+const UNSETTLED: usize = 2 * MAX_NUMBERED;
 /// A resource of a desired state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resource {
@@ -50,6 +52,13 @@ impl State {
         place.ok().and_then(|place| self.resources.get(place))
     }
 
+    fn push(&mut self, resource: Resource) {
+        if self.resources.len() >= UNSETTLED {
+            self.settle();
+        }
+        self.resources.push(resource);
+    }
+
     fn settle(&mut self) {
         self.resources.sort_by_key(|resource| resource.id);
         // NOTE: the sort is stable, so that of two resources of one name the last one stays.
@@ -67,6 +76,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct DesiredReader<'r> {
     names: &'r mut Names,
+    allowance: &'r Allowance,
     /// What to hold the desired state against.
     observed: Option<&'r Observed>,
     fields: Option<FieldCollector>,
@@ -76,9 +86,10 @@ pub(super) struct DesiredReader<'r> {
 
 impl<'r> DesiredReader<'r> {
     /// For digests alone.
-    pub(super) fn of_request(names: &'r mut Names) -> Self {
+    pub(super) fn of_request(names: &'r mut Names, allowance: &'r Allowance) -> Self {
         Self {
             names,
+            allowance,
             observed: None,
             fields: None,
             state: State::default(),
@@ -86,17 +97,22 @@ impl<'r> DesiredReader<'r> {
         }
     }
 
-    pub(super) fn of_response(names: &'r mut Names, observed: Option<&'r Observed>) -> Self {
+    pub(super) fn of_response(
+        names: &'r mut Names,
+        allowance: &'r Allowance,
+        observed: Option<&'r Observed>,
+    ) -> Self {
         Self {
             observed,
             fields: Some(FieldCollector::default()),
-            ..Self::of_request(names)
+            ..Self::of_request(names, allowance)
         }
     }
 
-    /// The state and its fields; `None` if something else stands in its place.
+    /// The state and its fields; `None` if something else stands in its place, or if it is too
+    /// large to be looked at.
     pub(super) fn finish(mut self, found: Found) -> Option<(State, DesiredFields)> {
-        if found == Found::Other || self.is_unknown {
+        if found == Found::Other || self.is_unknown || self.allowance.is_exceeded() {
             return None;
         }
         self.state.settle();
@@ -118,7 +134,11 @@ impl Object for DesiredReader<'_> {
         members: &mut A,
     ) -> Result<(), A::Error> {
         if member == "composite" {
-            fill(members, &mut DesiredComposite(self.fields.as_mut())).map(drop)
+            let mut composite = DesiredComposite {
+                fields: self.fields.as_mut(),
+                allowance: self.allowance,
+            };
+            fill(members, &mut composite).map(drop)
         } else {
             self.state = State::default();
             let found = fill(members, &mut DesiredResources(self))?;
@@ -135,6 +155,9 @@ impl Object for DesiredResources<'_, '_> {
     type Member = Option<(NameId, u64)>;
 
     fn member(&mut self, name: &str) -> Option<Self::Member> {
+        if !self.0.allowance.take() {
+            return None;
+        }
         let number = self.0.names.number(name);
         if let (Some((_, hash)), Some(fields)) = (number, &mut self.0.fields) {
             fields.begin(name, hash, "");
@@ -147,23 +170,24 @@ impl Object for DesiredResources<'_, '_> {
         number: Self::Member,
         members: &mut A,
     ) -> Result<(), A::Error> {
-        breathe();
+        let allowance = self.0.allowance;
         let Some((id, name)) = number else {
-            let mut body = Body::new(DesiredLeaves::default());
+            let mut body = Body::new(DesiredLeaves::default(), allowance);
             fill(members, &mut body)?;
             self.0.state.unnumbered += 1;
             self.0.state.unnumbered_ready += u64::from(body.is_ready);
             return Ok(());
         };
         let observed = self.0.observed;
-        let mut body = Body::new(DesiredLeaves {
+        let leaves = DesiredLeaves {
             resource: name,
             observed: observed.filter(|observed| observed.holds_whole(id)),
             fields: self.0.fields.as_mut(),
             ..DesiredLeaves::default()
-        });
+        };
+        let mut body = Body::new(leaves, allowance);
         fill(members, &mut body)?;
-        self.0.state.resources.push(Resource {
+        self.0.state.push(Resource {
             id,
             digest: mix(body.resource, body.details),
             is_ready: body.is_ready,
@@ -176,15 +200,17 @@ impl Object for DesiredResources<'_, '_> {
 /// A resource as it stands in a desired state.
 struct Body<'l> {
     leaves: DesiredLeaves<'l>,
+    allowance: &'l Allowance,
     resource: u64,
     details: u64,
     is_ready: bool,
 }
 
 impl<'l> Body<'l> {
-    fn new(leaves: DesiredLeaves<'l>) -> Self {
+    fn new(leaves: DesiredLeaves<'l>, allowance: &'l Allowance) -> Self {
         Self {
             leaves,
+            allowance,
             resource: 0,
             details: 0,
             is_ready: false,
@@ -204,9 +230,10 @@ impl Object for Body<'_> {
         member: &'static str,
         members: &mut A,
     ) -> Result<(), A::Error> {
+        let allowance = self.allowance;
         match member {
-            "resource" => self.resource = digest_body(members, &mut self.leaves)?,
-            "connectionDetails" => self.details = digest_body(members, &mut NoLeaves)?,
+            "resource" => self.resource = digest_body(members, &mut self.leaves, allowance)?,
+            "connectionDetails" => self.details = digest_body(members, &mut NoLeaves, allowance)?,
             _ => self.is_ready = look(members, |ready| ready == Scalar::Text("READY_TRUE"))?,
         }
         Ok(())
@@ -214,13 +241,16 @@ impl Object for Body<'_> {
 }
 
 /// The composite of a desired state: only its fields are wanted.
-struct DesiredComposite<'f>(Option<&'f mut FieldCollector>);
+struct DesiredComposite<'f> {
+    fields: Option<&'f mut FieldCollector>,
+    allowance: &'f Allowance,
+}
 
 impl Object for DesiredComposite<'_> {
     type Member = &'static str;
 
     fn member(&mut self, name: &str) -> Option<&'static str> {
-        self.0.is_some().then_some(name)?;
+        self.fields.is_some().then_some(name)?;
         one_of(&["resource"], name)
     }
 
@@ -229,16 +259,20 @@ impl Object for DesiredComposite<'_> {
         _: &'static str,
         members: &mut A,
     ) -> Result<(), A::Error> {
-        let mut resource = DesiredCompositeBody(DesiredLeaves {
+        let leaves = DesiredLeaves {
             resource: hash(""),
-            fields: self.0.as_deref_mut(),
+            fields: self.fields.as_deref_mut(),
             ..DesiredLeaves::default()
-        });
-        fill(members, &mut resource).map(drop)
+        };
+        let allowance = self.allowance;
+        fill(members, &mut DesiredCompositeBody { leaves, allowance }).map(drop)
     }
 }
 
-struct DesiredCompositeBody<'f>(DesiredLeaves<'f>);
+struct DesiredCompositeBody<'f> {
+    leaves: DesiredLeaves<'f>,
+    allowance: &'f Allowance,
+}
 
 impl Object for DesiredCompositeBody<'_> {
     type Member = &'static str;
@@ -252,14 +286,15 @@ impl Object for DesiredCompositeBody<'_> {
         member: &'static str,
         members: &mut A,
     ) -> Result<(), A::Error> {
-        if let Some(fields) = &mut self.0.fields {
-            fields.begin("", self.0.resource, member);
+        if let Some(fields) = &mut self.leaves.fields {
+            fields.begin("", self.leaves.resource, member);
         }
-        let path = member_path(ROOT, member);
-        let leaves = &mut self.0;
-        members
-            .next_value_seed(As(Digest { path, leaves }))
-            .map(drop)
+        let digest = Digest {
+            path: member_path(ROOT, member),
+            leaves: &mut self.leaves,
+            allowance: self.allowance,
+        };
+        members.next_value_seed(As(digest)).map(drop)
     }
 }
 
@@ -313,5 +348,26 @@ impl Leaves for DesiredLeaves<'_> {
         {
             self.has_news = !observed.holds_leaf(self.resource, path, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summarise::json::parse;
+
+    #[test]
+    fn a_name_that_comes_up_over_and_over_takes_no_memory() {
+        let resources = [r#""a":{"ready":"READY_TRUE"}"#, r#""b":{}"#].join(",");
+        let many = vec![resources; 10 * MAX_NUMBERED].join(",");
+        let json = format!(r#"{{"resources":{{{many},"a":{{}}}}}}"#);
+        let mut names = Names::default();
+        let allowance = Allowance::default();
+        let mut reader = DesiredReader::of_request(&mut names, &allowance);
+        parse(json.as_bytes(), &mut reader).unwrap();
+        assert!(reader.state.resources.capacity() <= 2 * UNSETTLED);
+        let (state, _) = reader.finish(Found::Object).unwrap();
+        // Of two of one name the last counts.
+        assert_eq!((state.total(), state.ready()), (2, 0));
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! Invariant: whitespace, the order of members and the way a number is written change nothing;
 //! anything else changes the digest, but for chance. Nothing is allocated for a leaf: its path is
-//! hashed from that of what it stands in.
+//! hashed from that of what it stands in. Past what may be looked at, the digest means nothing.
 
 use serde::de::{MapAccess, SeqAccess};
 use twox_hash::XxHash3_64;
 
-use super::json::{As, Name, Scalar, Shape, skip};
+use super::{
+    allowance::Allowance,
+    json::{As, Name, Scalar, Shape, skip, skip_items, skip_members},
+};
 
 /// The path of a resource's body.
 pub(super) const ROOT: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -65,6 +68,7 @@ impl Leaves for NoLeaves {
 pub(super) struct Digest<'l, L> {
     pub(super) path: u64,
     pub(super) leaves: &'l mut L,
+    pub(super) allowance: &'l Allowance,
 }
 
 impl<L: Leaves> Shape for Digest<'_, L> {
@@ -84,9 +88,14 @@ impl<L: Leaves> Shape for Digest<'_, L> {
     }
 
     fn object<'de, A: MapAccess<'de>>(self, mut members: A) -> Result<u64, A::Error> {
+        let allowance = self.allowance;
         let mut sum = OBJECT;
         let mut count = 0;
         loop {
+            if !allowance.take() {
+                skip_members(&mut members, allowance)?;
+                return Ok(NULL);
+            }
             let enter = |name: &str| {
                 let key = hash(name);
                 let path = mix(self.path, key);
@@ -102,7 +111,11 @@ impl<L: Leaves> Shape for Digest<'_, L> {
                 continue;
             };
             let leaves = &mut *self.leaves;
-            let value = members.next_value_seed(As(Digest { path, leaves }))?;
+            let value = members.next_value_seed(As(Digest {
+                path,
+                leaves,
+                allowance,
+            }))?;
             self.leaves.leave(mark);
             // NOTE: a sum, so that the order of members does not matter.
             sum = sum.wrapping_add(mix(key, value));
@@ -111,13 +124,22 @@ impl<L: Leaves> Shape for Digest<'_, L> {
     }
 
     fn array<'de, A: SeqAccess<'de>>(self, mut elements: A) -> Result<u64, A::Error> {
+        let allowance = self.allowance;
         let mut digest = ARRAY;
         for index in 0_u64.. {
+            if !allowance.take() {
+                skip_items(&mut elements, allowance)?;
+                return Ok(NULL);
+            }
             let path = mix(self.path, INDEX.wrapping_add(index));
             // NOTE: entered before it is known whether there is another element, so left again.
             let mark = self.leaves.enter(Segment::Element(index));
             let leaves = &mut *self.leaves;
-            let value = elements.next_element_seed(As(Digest { path, leaves }))?;
+            let value = elements.next_element_seed(As(Digest {
+                path,
+                leaves,
+                allowance,
+            }))?;
             self.leaves.leave(mark);
             let Some(value) = value else {
                 break;
@@ -132,8 +154,13 @@ impl<L: Leaves> Shape for Digest<'_, L> {
 pub(super) fn digest_body<'de, A: MapAccess<'de>, L: Leaves>(
     members: &mut A,
     leaves: &mut L,
+    allowance: &Allowance,
 ) -> Result<u64, A::Error> {
-    members.next_value_seed(As(Digest { path: ROOT, leaves }))
+    members.next_value_seed(As(Digest {
+        path: ROOT,
+        leaves,
+        allowance,
+    }))
 }
 
 pub(super) fn hash(text: &str) -> u64 {
@@ -181,6 +208,7 @@ mod tests {
         let digest = Digest {
             path: ROOT,
             leaves: &mut leaves,
+            allowance: &Allowance::default(),
         };
         As(digest)
             .deserialize(&mut serde_json::Deserializer::from_str(json))
@@ -264,6 +292,7 @@ mod tests {
         let digest = Digest {
             path: ROOT,
             leaves: &mut leaves,
+            allowance: &Allowance::default(),
         };
         As(digest)
             .deserialize(&mut serde_json::Deserializer::from_str(json))

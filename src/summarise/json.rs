@@ -10,6 +10,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
+use super::allowance::Allowance;
 use crate::line::MAX_TEXT_BYTES;
 
 /// A value that has no members.
@@ -248,6 +249,28 @@ pub(super) fn skip<'de, A: MapAccess<'de>>(members: &mut A) -> Result<(), A::Err
     members.next_value::<IgnoredAny>().map(drop)
 }
 
+/// The members that are left are of no interest.
+pub(super) fn skip_members<'de, A: MapAccess<'de>>(
+    members: &mut A,
+    allowance: &Allowance,
+) -> Result<(), A::Error> {
+    while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+        allowance.take();
+    }
+    Ok(())
+}
+
+/// The items that are left are of no interest.
+pub(super) fn skip_items<'de, A: SeqAccess<'de>>(
+    items: &mut A,
+    allowance: &Allowance,
+) -> Result<(), A::Error> {
+    while items.next_element::<IgnoredAny>()?.is_some() {
+        allowance.take();
+    }
+    Ok(())
+}
+
 /// Fills an object from the value of a member.
 pub(super) fn fill<'de, A: MapAccess<'de>, O: Object>(
     members: &mut A,
@@ -264,6 +287,13 @@ pub(super) fn one_of(names: &[&'static str], name: &str) -> Option<&'static str>
 /// The beginning of a text, within so many bytes.
 pub(super) fn cut(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}
+
+/// Whether a whole text is an object, without a look at what it holds.
+pub(super) fn is_object(json: &[u8]) -> bool {
+    let text = std::str::from_utf8(json).unwrap_or_default();
+    let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+    is_json && text.trim_start().starts_with('{')
 }
 
 /// Fills an object from a whole text.

@@ -5,8 +5,10 @@
 //! against each other, `verdict` says how a step ended, `flaps` what can't make up its mind.
 //!
 //! Invariant: every input gives a summary, with what can be known of it. It is the same for the
-//! same payloads, and bounded whatever they hold; no payload is kept.
+//! same payloads, and bounded whatever they hold, in size and in what it takes to make; what is too
+//! large to be looked at (`allowance`) is unknown, and the step says so. No payload is kept.
 
+mod allowance;
 mod composite;
 mod desired;
 mod digest;
@@ -22,8 +24,12 @@ mod verdict;
 
 use std::collections::BTreeMap;
 
+use memchr::memmem;
+
 use self::{
+    allowance::{Allowance, has_oversized_string},
     desired::State,
+    json::is_object,
     names::Names,
     observed::Observed,
     outcome::{Difference, Ending, Trail, dropped},
@@ -33,10 +39,15 @@ use self::{
 };
 pub use self::{fields::DesiredFields, flaps::FieldHistory};
 use crate::{
-    line::{Dropped, Outcome, Status, StepFacts, SubjectFacts},
+    line::{
+        Dropped, Outcome, SUMMARY_SKIPPED, Severity, Status, StepFacts, StepResult, SubjectFacts,
+    },
     reconcile::{ClosedReconcile, SubjectType},
     record::RecordKind,
 };
+
+/// Stands in every FATAL result that a function can return.
+const FATAL: &[u8] = b"SEVERITY_FATAL";
 
 /// What is worth saying about a reconcile.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,24 +111,56 @@ impl Summariser {
     /// the reconcile, and of each step the request first. Tells whether it could be read, which
     /// only a JSON object can be.
     pub fn read(&mut self, step: usize, kind: RecordKind, payload: &[u8]) -> bool {
+        if has_oversized_string(payload) {
+            return is_object(payload) && {
+                self.skip(step, kind, payload);
+                true
+            };
+        }
+        let allowance = Allowance::default();
         match kind {
             RecordKind::Request => {
                 let wants_observed = self.observed.is_none();
-                let request = read_request(payload, &mut self.names, wants_observed);
+                let request = read_request(payload, &mut self.names, &allowance, wants_observed);
                 let Some(request) = request else {
                     return false;
                 };
                 self.take_request(step, request);
             }
             RecordKind::Response => {
-                let response = read_response(payload, &mut self.names, self.observed.as_ref());
+                let observed = self.observed.as_ref();
+                let response = read_response(payload, &mut self.names, &allowance, observed);
                 let Some(response) = response else {
                     return false;
                 };
                 self.take_response(step, response);
             }
         }
+        if allowance.is_exceeded() {
+            self.note_skipped(step);
+        }
         true
+    }
+
+    /// Takes note of a payload that is not looked into.
+    fn skip(&mut self, step: usize, kind: RecordKind, payload: &[u8]) {
+        self.note_skipped(step);
+        // NOTE: it may stand elsewhere in there, but a failure must not pass for a success.
+        if kind == RecordKind::Response && memmem::find(payload, FATAL).is_some() {
+            let facts = self.steps.entry(step).or_default();
+            facts.result_counts.fatal = 1;
+            facts.results.push(StepResult {
+                severity: Severity::Fatal,
+                reason: None,
+                message: "the message was not read: the response is too large to be summarised"
+                    .to_owned(),
+            });
+        }
+    }
+
+    fn note_skipped(&mut self, step: usize) {
+        let facts = self.steps.entry(step).or_default();
+        facts.summary = Some(SUMMARY_SKIPPED.to_owned());
     }
 
     fn take_request(&mut self, step: usize, request: Request) {
@@ -185,7 +228,8 @@ impl Summariser {
                 let status = status_of(step, facts.result_counts);
                 StepSummary {
                     status,
-                    error_type: error_type(step, status, reconcile.closing).map(str::to_owned),
+                    error_type: error_type(step, status, reconcile.unanswered(step))
+                        .map(str::to_owned),
                     facts,
                 }
             })

@@ -9,7 +9,7 @@ use super::{digest::hash, json::cut};
 use crate::line::{MAX_NAMES, MAX_TEXT_BYTES};
 
 /// The largest composites known have a few thousand resources.
-const MAX_NUMBERED: usize = 16 * 1024;
+pub(super) const MAX_NUMBERED: usize = 16 * 1024;
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// A name's place.

@@ -6,12 +6,16 @@
 use serde::de::MapAccess;
 
 use super::{
+    allowance::Allowance,
     composite::CompositeReader,
     digest::{Leaves, ROOT, Segment, digest_body, member_path, mix},
     json::{Found, Object, fill, one_of},
-    names::{NameId, Names},
+    names::{MAX_NUMBERED, NameId, Names},
 };
 use crate::line::SubjectFacts;
+
+/// Resources of one name may come up any number of times; they are sorted out at this many.
+const UNSETTLED: usize = 2 * MAX_NUMBERED;
 
 /// Some 100,000 leaves make a payload of 4 MiB.
 const MAX_LEAVES: usize = 200_000;
@@ -45,6 +49,18 @@ impl Observed {
         self.leaves.binary_search(&leaf).is_ok()
     }
 
+    fn push(&mut self, id: NameId, is_whole: bool) {
+        if self.resources.len() >= UNSETTLED {
+            self.settle();
+        }
+        self.resources.push((id, is_whole));
+    }
+
+    fn settle(&mut self) {
+        self.resources.sort_by_key(|(id, _)| *id);
+        self.resources.dedup_by_key(|(id, _)| *id);
+    }
+
     /// Whether all leaves of this resource are known; `None` if it does not exist.
     fn find(&self, id: NameId) -> Option<bool> {
         let place = self.resources.binary_search_by_key(&id, |(id, _)| *id);
@@ -57,29 +73,29 @@ impl Observed {
 #[derive(Debug)]
 pub(super) struct ObservedReader<'r> {
     names: &'r mut Names,
+    allowance: &'r Allowance,
     observed: Observed,
     composite: CompositeReader,
     is_unknown: bool,
 }
 
 impl<'r> ObservedReader<'r> {
-    pub(super) fn new(names: &'r mut Names) -> Self {
+    pub(super) fn new(names: &'r mut Names, allowance: &'r Allowance) -> Self {
         Self {
             names,
+            allowance,
             observed: Observed::default(),
             composite: CompositeReader::default(),
             is_unknown: false,
         }
     }
 
-    /// `None` if something else stands in its place.
+    /// `None` if something else stands in its place, or if it is too large to be looked at.
     pub(super) fn finish(mut self, found: Found) -> Option<(Observed, SubjectFacts)> {
-        if found == Found::Other || self.is_unknown {
+        if found == Found::Other || self.is_unknown || self.allowance.is_exceeded() {
             return None;
         }
-        let resources = &mut self.observed.resources;
-        resources.sort_by_key(|(id, _)| *id);
-        resources.dedup_by_key(|(id, _)| *id);
+        self.observed.settle();
         self.observed.leaves.sort_unstable();
         Some((self.observed, self.composite.finish()))
     }
@@ -104,6 +120,7 @@ impl Object for ObservedReader<'_> {
         let metadata = member_path(ROOT, "metadata");
         let mut resources = ObservedResources {
             names: self.names,
+            allowance: self.allowance,
             observed: &mut self.observed,
             managed_fields: member_path(metadata, "managedFields"),
         };
@@ -115,6 +132,7 @@ impl Object for ObservedReader<'_> {
 /// The resources of an observed state, by name.
 struct ObservedResources<'o> {
     names: &'o mut Names,
+    allowance: &'o Allowance,
     observed: &'o mut Observed,
     managed_fields: u64,
 }
@@ -123,7 +141,8 @@ impl Object for ObservedResources<'_> {
     type Member = (NameId, u64);
 
     fn member(&mut self, name: &str) -> Option<(NameId, u64)> {
-        self.names.number(name)
+        let may_look = self.allowance.take();
+        may_look.then(|| self.names.number(name)).flatten()
     }
 
     fn read<'de, A: MapAccess<'de>>(
@@ -134,12 +153,13 @@ impl Object for ObservedResources<'_> {
         let mut resource = ObservedResource {
             name,
             managed_fields: self.managed_fields,
+            allowance: self.allowance,
             leaves: &mut self.observed.leaves,
             is_whole: true,
         };
         fill(members, &mut resource)?;
         let is_whole = resource.is_whole;
-        self.observed.resources.push((id, is_whole));
+        self.observed.push(id, is_whole);
         Ok(())
     }
 }
@@ -147,6 +167,7 @@ impl Object for ObservedResources<'_> {
 struct ObservedResource<'o> {
     name: u64,
     managed_fields: u64,
+    allowance: &'o Allowance,
     leaves: &'o mut Vec<u64>,
     is_whole: bool,
 }
@@ -163,7 +184,8 @@ impl Object for ObservedResource<'_> {
         _: &'static str,
         members: &mut A,
     ) -> Result<(), A::Error> {
-        digest_body(members, self).map(drop)
+        let allowance = self.allowance;
+        digest_body(members, self, allowance).map(drop)
     }
 }
 
@@ -190,4 +212,23 @@ impl Leaves for ObservedResource<'_> {
 
 fn leaf_of(resource: u64, path: u64, value: u64) -> u64 {
     mix(resource, mix(path, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summarise::json::parse;
+
+    #[test]
+    fn a_name_that_comes_up_over_and_over_takes_no_memory() {
+        let many = vec![r#""a":{},"b":{}"#; 10 * MAX_NUMBERED].join(",");
+        let json = format!(r#"{{"resources":{{{many}}}}}"#);
+        let mut names = Names::default();
+        let allowance = Allowance::default();
+        let mut reader = ObservedReader::new(&mut names, &allowance);
+        parse(json.as_bytes(), &mut reader).unwrap();
+        assert!(reader.observed.resources.capacity() <= 2 * UNSETTLED);
+        let (observed, _) = reader.finish(Found::Object).unwrap();
+        assert_eq!(observed.ids().count(), 2);
+    }
 }

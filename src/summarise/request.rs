@@ -5,6 +5,7 @@
 use serde::de::MapAccess;
 
 use super::{
+    allowance::Allowance,
     desired::{DesiredReader, State},
     digest::hash,
     json::{As, Count, Object, cut, fill, one_of, parse, skip, text},
@@ -22,9 +23,9 @@ pub(super) struct Request {
     pub(super) tag: Option<String>,
     pub(super) input_kind: Option<String>,
     pub(super) required: Required,
-    /// `None` if something else stands in its place.
+    /// `None` if something else stands in its place, or if it is too large.
     pub(super) desired: Option<State>,
-    /// `None` if it was not wanted, or something else stands in its place.
+    /// `None` if it was not wanted, is too large, or something else stands in its place.
     pub(super) observed: Option<(Observed, SubjectFacts)>,
 }
 
@@ -45,11 +46,14 @@ impl Required {
 pub(super) fn read_request(
     json: &[u8],
     names: &mut Names,
+    allowance: &Allowance,
     wants_observed: bool,
 ) -> Option<Request> {
     let mut reader = RequestReader {
         names,
+        allowance,
         wants_observed,
+        extra: Required::default(),
         request: Request {
             tag: None,
             input_kind: None,
@@ -59,13 +63,20 @@ pub(super) fn read_request(
         },
     };
     parse(json, &mut reader).ok()?;
-    Some(reader.request)
+    let RequestReader {
+        mut request, extra, ..
+    } = reader;
+    request.required.0.extend(extra.0);
+    Some(request)
 }
 
 struct RequestReader<'r> {
     names: &'r mut Names,
+    allowance: &'r Allowance,
     wants_observed: bool,
     request: Request,
+    /// What older functions are given besides.
+    extra: Required,
 }
 
 impl Object for RequestReader<'_> {
@@ -91,15 +102,16 @@ impl Object for RequestReader<'_> {
         let request = &mut self.request;
         match member {
             "meta" => {
+                request.tag = None;
                 fill(members, &mut Tag(&mut request.tag))?;
             }
             "observed" if self.wants_observed => {
-                let mut observed = ObservedReader::new(self.names);
+                let mut observed = ObservedReader::new(self.names, self.allowance);
                 let found = fill(members, &mut observed)?;
                 request.observed = observed.finish(found);
             }
             "desired" => {
-                let mut desired = DesiredReader::of_request(self.names);
+                let mut desired = DesiredReader::of_request(self.names, self.allowance);
                 let found = fill(members, &mut desired)?;
                 request.desired = desired.finish(found).map(|(state, _)| state);
             }
@@ -108,8 +120,13 @@ impl Object for RequestReader<'_> {
                 fill(members, &mut input)?;
                 request.input_kind = input.kind_and_group();
             }
-            "requiredResources" | "extraResources" => {
+            "requiredResources" => {
+                request.required = Required::default();
                 fill(members, &mut request.required)?;
+            }
+            "extraResources" => {
+                self.extra = Required::default();
+                fill(members, &mut self.extra)?;
             }
             _ => skip(members)?,
         }

@@ -5,6 +5,7 @@
 use serde::de::MapAccess;
 
 use super::{
+    allowance::Allowance,
     desired::{DesiredReader, State},
     fields::DesiredFields,
     json::{As, Each, Object, Scalar, cut, fill, look, one_of, parse, text},
@@ -26,7 +27,7 @@ pub(super) struct Response {
     pub(super) conditions: Vec<Condition>,
     /// By name; how much was found does not stand here.
     pub(super) requirements: Vec<Requirement>,
-    /// `None` if something else stands in its place.
+    /// `None` if something else stands in its place, or if it is too large.
     pub(super) desired: Option<(State, DesiredFields)>,
 }
 
@@ -35,10 +36,12 @@ pub(super) struct Response {
 pub(super) fn read_response(
     json: &[u8],
     names: &mut Names,
+    allowance: &Allowance,
     observed: Option<&Observed>,
 ) -> Option<Response> {
     let mut reader = ResponseReader {
         names,
+        allowance,
         observed,
         meta: Meta::default(),
         results: Results::default(),
@@ -63,6 +66,7 @@ pub(super) fn read_response(
 
 struct ResponseReader<'r> {
     names: &'r mut Names,
+    allowance: &'r Allowance,
     observed: Option<&'r Observed>,
     meta: Meta,
     results: Results,
@@ -86,10 +90,12 @@ impl Object for ResponseReader<'_> {
     ) -> Result<(), A::Error> {
         match member {
             "meta" => {
+                self.meta = Meta::default();
                 fill(members, &mut self.meta)?;
             }
             "desired" => {
-                let mut desired = DesiredReader::of_response(self.names, self.observed);
+                let mut desired =
+                    DesiredReader::of_response(self.names, self.allowance, self.observed);
                 let found = fill(members, &mut desired)?;
                 self.desired = desired.finish(found);
             }

@@ -4,7 +4,7 @@
 
 use crate::{
     line::{INTERRUPTED, SeverityCounts, Status},
-    reconcile::{Closing, Step},
+    reconcile::{Step, Unanswered},
 };
 
 /// The codes of gRPC, as Go writes them and as we do.
@@ -52,11 +52,15 @@ pub(super) fn status_of(step: &Step, results: SeverityCounts) -> Status {
 }
 
 /// Why a step failed; `None` if it did not.
-pub(super) fn error_type(step: &Step, status: Status, closing: Closing) -> Option<&'static str> {
+pub(super) fn error_type(
+    step: &Step,
+    status: Status,
+    unanswered: Option<Unanswered>,
+) -> Option<&'static str> {
     match status {
         Status::Ok | Status::Warning => None,
         // That is this program's doing and not the function's.
-        Status::Incomplete if closing == Closing::ShuttingDown => Some(INTERRUPTED),
+        Status::Incomplete if unanswered.is_some_and(|it| it.interrupted) => Some(INTERRUPTED),
         Status::Incomplete => Some("no_response"),
         Status::Fatal => Some("fatal"),
         Status::Error => Some(type_of(&step.error)),

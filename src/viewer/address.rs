@@ -10,6 +10,9 @@ use url::form_urlencoded;
 use super::words::kind_and_group;
 use crate::line::Line;
 
+/// A longer name has no page of its own: there is a limit to addresses.
+const MAX_NAME_BYTES: usize = 1024;
+
 /// What stands for the namespace of a subject that has none.
 pub(super) const NO_NAMESPACE: &str = "_";
 
@@ -39,12 +42,26 @@ pub(super) fn step(id: &str, place: usize) -> String {
 
 /// What a step did to a resource; an empty name is the composite.
 pub(super) fn change(id: &str, place: usize, resource: &str) -> String {
+    if resource.len() > MAX_NAME_BYTES {
+        return step(id, place);
+    }
     format!("{}?resource={}", step(id, place), encode(resource))
 }
 
 /// The story of a resource; an empty name is the composite.
 pub(super) fn story(id: &str, resource: &str) -> String {
+    if resource.len() > MAX_NAME_BYTES {
+        return trace(id);
+    }
     format!("/trace/{}/resource?name={}", encode(id), encode(resource))
+}
+
+/// The resources of a reconcile that are like this one.
+pub(super) fn alike(id: &str, params: &Params, resource: &str) -> String {
+    if resource.len() > MAX_NAME_BYTES {
+        return trace(id);
+    }
+    params.with(&trace(id), "like", resource)
 }
 
 /// What differs from the reconcile before.

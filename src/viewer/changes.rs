@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::{
     Viewer, address,
-    diff::Cards,
+    diff::{Cards, MAX_TOLD},
     failure::Failure,
     page::Page,
     reconcile::trail_into,
@@ -18,17 +18,28 @@ use super::{
     words::{short_id, when},
 };
 use crate::{
-    answers::{self, compare},
+    answers::{self, Selection, compare_up_to},
+    json::Values,
     line::Line,
 };
 
 impl Viewer {
-    /// What a reconcile observed at first and desired in the end.
-    pub(super) async fn ends(&self, line: &Line) -> Result<StepTexts, Failure> {
-        let stored = self.answers.payloads(line).await?;
-        let document = stored.open();
-        let document = document.map_err(|error| Failure::opening(&line.object.key, error))?;
-        Ok(StepTexts::of_ends(&document, line))
+    /// What a reconcile observed at first and desired in the end, of all resources or of one;
+    /// beside so much text that is held already.
+    pub(super) async fn ends(
+        &self,
+        line: &Line,
+        resource: Option<&str>,
+        held_bytes: u64,
+    ) -> Result<StepTexts, Failure> {
+        let selection = Selection::ends(line);
+        let selection = match resource {
+            Some(name) => selection.of_resource(name),
+            None => selection,
+        };
+        let answers = self.answers_beside(held_bytes);
+        let stored = answers.excerpt(line, &selection).await?;
+        StepTexts::of_ends(stored, line).map_err(|error| Failure::opening(&line.object.key, error))
     }
 }
 
@@ -43,7 +54,18 @@ pub(super) async fn show(
         advice: "It is the first, or those before it are older than what the store keeps.",
     })?;
     let _desk = viewer.take_desk().await;
-    let [before, after] = [viewer.ends(&previous).await?, viewer.ends(&line).await?];
+    let before = viewer.ends(&previous, None, 0).await?;
+    let after = viewer.ends(&line, None, before.bytes()).await?;
+    let sections = Sections {
+        line: &line,
+        values: &|| viewer.values(),
+    };
+    let desired = sections.section("Desired in the end", "desired", &|values| {
+        (before.returned(values), after.returned(values))
+    });
+    let observed = sections.section("Observed", "observed", &|values| {
+        (before.observed(values), after.observed(values))
+    });
     let page = Page {
         title: "What changed".to_owned(),
         trail: trail_into(&line),
@@ -56,39 +78,59 @@ pub(super) async fn show(
                 ", " (when(previous.started_at, viewer.clock.now()))
             }
         }
-        (section(&line, "Desired in the end", "desired", before.returned().as_ref(), after.returned().as_ref()))
-        (section(&line, "Observed", "observed", before.observed().as_ref(), after.observed().as_ref()))
+        (desired)
+        (observed)
     });
     Ok(Html(body.into_string()))
 }
 
-/// One state against another, under a title of its own.
-pub(super) fn section(
-    line: &Line,
-    title: &str,
-    id: &str,
-    before: Option<&answers::State<'_>>,
-    after: Option<&answers::State<'_>>,
-) -> Markup {
-    html! {
-        section id=(id) {
-            h2 { (title) }
-            @if let (Some(before), Some(after)) = (before, after) {
-                @let found = compare(before, after);
-                @let changes = Cards {
-                    changes: &found,
-                    trace_id: &line.trace_id,
-                    composite: &line.subject.name,
-                    without_bookkeeping: true,
-                };
-                @if changes.is_empty() {
-                    p class="nothing" { "Nothing, but for what changes with every write." }
-                } @else { (changes) }
-            } @else {
-                p class="nothing" {
-                    "Not known: one of both did not end well, or its payloads are not there."
+/// Two states, if they are known.
+type Sides<'s> = (Option<answers::State<'s>>, Option<answers::State<'s>>);
+
+/// States against others, each under a title of its own. One section's states are in memory at a
+/// time.
+pub(super) struct Sections<'s> {
+    pub(super) line: &'s Line,
+    pub(super) values: &'s dyn Fn() -> Values,
+}
+
+impl Sections<'_> {
+    pub(super) fn section<'t>(
+        &self,
+        title: &str,
+        id: &str,
+        read: &dyn Fn(&Values) -> Sides<'t>,
+    ) -> Markup {
+        let values = (self.values)();
+        let sides = read(&values);
+        html! {
+            section id=(id) {
+                h2 { (title) }
+                @match sides {
+                    _ if values.is_exceeded() => {
+                        p class="nothing" { "Not compared: this has too many values for a page." }
+                    },
+                    (Some(before), Some(after)) => (self.changes(&before, &after)),
+                    _ => p class="nothing" {
+                        "Not known: one of both did not end well, or its payloads are not there."
+                    },
                 }
             }
+        }
+    }
+
+    fn changes(&self, before: &answers::State<'_>, after: &answers::State<'_>) -> Markup {
+        let found = compare_up_to(before, after, MAX_TOLD);
+        let changes = Cards {
+            changes: &found,
+            trace_id: &self.line.trace_id,
+            composite: &self.line.subject.name,
+            without_bookkeeping: true,
+        };
+        html! {
+            @if changes.is_empty() {
+                p class="nothing" { "Nothing, but for what changes with every write." }
+            } @else { (changes) }
         }
     }
 }

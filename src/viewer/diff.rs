@@ -1,15 +1,18 @@
 //! What became of resources, field by field: what was, what is.
+//!
+//! Invariant: bounded in bytes, whatever the resources hold.
 
-use maud::{Markup, Render, html};
+use maud::{Markup, PreEscaped, Render, html};
 
 use super::{
     address,
     payload::Tree,
-    words::{count, plain, several, sign_of},
+    words::{plain, several, short_name, sign_of},
 };
 use crate::{
     answers::{Deed, Mark, ResourceChange, is_bookkeeping},
     json::{Change, Json, Piece, Scalar, YamlSink, scalar, write_yaml},
+    pace::breathe,
     text::cut,
 };
 
@@ -17,6 +20,11 @@ use crate::{
 const MAX_RESOURCES: usize = 100;
 /// Fields of a resource.
 const MAX_FIELDS: usize = 100;
+/// Fields of all resources of a comparison that are told; the others are counted.
+pub(super) const MAX_TOLD: usize = 2_000;
+/// Of HTML for all resources, and for the fields of one.
+pub(super) const CARDS_BYTES: usize = 1024 * 1024;
+const FIELDS_BYTES: usize = 256 * 1024;
 /// Of a resource that was added or dropped.
 const WHOLE_LINES: usize = 200;
 /// Of a value that takes several.
@@ -25,6 +33,8 @@ const MAX_LINES: usize = 60;
 const MAX_BYTES: usize = 600;
 /// Short enough to stand beside the other.
 const INLINE_BYTES: usize = 60;
+/// Texts of several lines that are compared line by line.
+const COMPARED_BYTES: usize = 256 * 1024;
 /// Lines that are the same, around those that are not.
 const CONTEXT: usize = 2;
 
@@ -43,9 +53,18 @@ pub(super) struct Cards<'c> {
 impl Render for Cards<'_> {
     fn render(&self) -> Markup {
         let told = self.changes.iter().filter(|change| self.tells(change));
-        let more = told.clone().count().saturating_sub(MAX_RESOURCES);
+        let (mut cards, mut shown) = (String::new(), 0);
+        for change in told.clone().take(MAX_RESOURCES) {
+            if cards.len() >= CARDS_BYTES {
+                break;
+            }
+            cards.push_str(&self.card(change).into_string());
+            shown += 1;
+            breathe();
+        }
+        let more = told.count() - shown;
         html! {
-            @for change in told.take(MAX_RESOURCES) { (self.card(change)) }
+            (PreEscaped(cards))
             @if more > 0 { p class="nothing" { "and " (several(more, "resource")) " more" } }
         }
     }
@@ -61,6 +80,8 @@ impl<'c> Cards<'c> {
         change.deed != Deed::Changed
             || change.readiness().is_some()
             || self.fields(change).next().is_some()
+            // There were too many before it: what they are is not known here.
+            || change.fields.len() < change.field_count
     }
 
     fn fields<'f>(&self, change: &'f ResourceChange<'c>) -> impl Iterator<Item = &'f Change<'c>> {
@@ -79,21 +100,23 @@ impl<'c> Cards<'c> {
         };
         let either = change.after.or(change.before);
         let kind = either.map_or("", |resource| resource.kind());
-        let name = if change.name.is_empty() {
+        let name = short_name(if change.name.is_empty() {
             self.composite
         } else {
             change.name
-        };
+        });
         let fields: Vec<_> = self.fields(change).collect();
+        let count = fields.len() + (change.field_count - change.fields.len());
+        let (rows, shown) = field_rows(fields.iter().copied().take(MAX_FIELDS));
         html! {
             article class="change" {
                 h3 class={ "c " (mark.as_str()) } {
                     span class="node" aria-hidden="true" { (sign_of(mark)) }
                     span class="sr" { (word) " " }
-                    a class="name" href=(address::story(self.trace_id, change.name)) { (plain(name)) }
-                    " " span class="kind" { (plain(kind)) }
-                    @if !fields.is_empty() {
-                        span class="tally" { (several(fields.len(), "field")) }
+                    a class="name" href=(address::story(self.trace_id, change.name)) { (name) }
+                    " " span class="kind" { (short_name(kind)) }
+                    @if count > 0 {
+                        span class="tally" { (several(count, "field")) }
                     }
                 }
                 @match (change.deed, change.readiness()) {
@@ -103,9 +126,9 @@ impl<'c> Cards<'c> {
                     (Deed::Added, Some((_, after))) => (row("ready", &html! { ins { (readiness(after)) } })),
                     _ => {},
                 }
-                @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) }
-                @if fields.len() > MAX_FIELDS {
-                    p class="nothing" { "and " (count(fields.len() - MAX_FIELDS)) " more fields" }
+                (rows)
+                @if count > shown {
+                    p class="nothing" { "and " (several(count - shown, "more field")) }
                 }
                 @if change.deed != Deed::Changed {
                     @if let Some(resource) = either {
@@ -142,8 +165,23 @@ fn row(path: &str, values: &Markup) -> Markup {
     }
 }
 
+/// Fields, as many as there is room for; and how many these are.
+pub(super) fn field_rows<'f, 'c: 'f>(
+    fields: impl Iterator<Item = &'f Change<'c>>,
+) -> (Markup, usize) {
+    let (mut rows, mut shown) = (String::new(), 0);
+    for field in fields {
+        if rows.len() >= FIELDS_BYTES {
+            break;
+        }
+        rows.push_str(&field_row(field).into_string());
+        shown += 1;
+    }
+    (PreEscaped(rows), shown)
+}
+
 /// A field: where it is, what it was, what it is.
-pub(super) fn field_row(field: &Change<'_>) -> Markup {
+fn field_row(field: &Change<'_>) -> Markup {
     let path = match field.path.to_string() {
         path if path.is_empty() => "(all of it)".to_owned(),
         path => cut(&path, MAX_BYTES).into_owned(),
@@ -154,6 +192,7 @@ pub(super) fn field_row(field: &Change<'_>) -> Markup {
 fn values(before: Option<&Json<'_>>, after: Option<&Json<'_>>) -> Markup {
     if let (Some(Json::Text(old)), Some(Json::Text(new))) = (before, after)
         && (old.contains('\n') || new.contains('\n'))
+        && old.len() + new.len() <= COMPARED_BYTES
     {
         return lines_between(old, new);
     }
@@ -299,6 +338,7 @@ fn lines_between(old: &str, new: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answers::{State, compare_up_to};
 
     fn html(before: &str, after: &str) -> String {
         let [before, after] = [before, after].map(|text| Json::parse(text).unwrap());
@@ -324,6 +364,37 @@ mod tests {
             "{html}"
         );
         assert!(!html.contains('a') || !html.contains(">a\n"), "{html}");
+    }
+
+    #[test]
+    fn long_texts_of_many_lines_are_bounded() {
+        let lines = |end: &str| format!("\"{}{end}\"", r"\n".repeat(1 << 20));
+        let html = html(&lines("a"), &lines("b"));
+        assert!(html.len() < 20_000, "{} bytes", html.len());
+    }
+
+    #[test]
+    fn cards_are_bounded_whatever_the_resources_hold() {
+        let state = |value: &str| {
+            let field = |n| format!(r#""f{n}":"{}""#, value.repeat(600));
+            let fields: Vec<_> = (0..100).map(field).collect();
+            let fields = fields.join(",");
+            let resource = |n| format!(r#""r{n}":{{"resource":{{"kind":"K",{fields}}}}}"#);
+            let resources: Vec<_> = (0..60).map(resource).collect();
+            format!(r#"{{"resources":{{{}}}}}"#, resources.join(","))
+        };
+        let [before, after] = ["<", ">"].map(state);
+        let [before, after] = [&before, &after].map(|text| State::read(Some(text)).unwrap());
+        let found = compare_up_to(&before, &after, MAX_TOLD);
+        let cards = Cards {
+            changes: &found,
+            trace_id: "t",
+            composite: "x",
+            without_bookkeeping: true,
+        };
+        let html = cards.render().into_string();
+        assert!(html.len() < 2 * CARDS_BYTES, "{} bytes", html.len());
+        assert!(html.contains("100 fields") && html.contains("resources more"));
     }
 
     #[test]

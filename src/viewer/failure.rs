@@ -6,12 +6,12 @@ use axum::{
     http::StatusCode,
     response::{Html, IntoResponse, Response},
 };
-use maud::html;
+use maud::{Markup, html};
 
-use super::{page::Page, words::plain};
+use super::{address, page::Page, words::plain};
 use crate::{
     answers::{FindError, OpenError, PayloadsError},
-    archive::{FetchError, IndexError, StoreError},
+    archive::{FetchError, IndexError, StoreError, Trouble},
     causes::with_causes,
 };
 
@@ -24,6 +24,12 @@ pub(super) enum Failure {
     Unknown,
     TooLong,
     TooSlow,
+    /// What is in the object at this key takes more memory than a page may.
+    TooLarge {
+        key: String,
+    },
+    /// Others download so much that there is no memory for this.
+    Busy,
     /// We made a mistake.
     Broken,
     NoPage,
@@ -53,7 +59,10 @@ impl From<IndexError> for Failure {
 
 impl From<PayloadsError> for Failure {
     fn from(error: PayloadsError) -> Self {
-        Self::Payloads(error)
+        match error {
+            PayloadsError::TooLarge { key, .. } => Self::TooLarge { key },
+            error => Self::Payloads(error),
+        }
     }
 }
 
@@ -68,13 +77,17 @@ impl Failure {
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Unknown => StatusCode::UNAUTHORIZED,
             Self::TooLong => StatusCode::URI_TOO_LONG,
-            Self::TooSlow => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooSlow | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooLarge { .. } | Self::Payloads(PayloadsError::TooLarge { .. }) => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => StatusCode::BAD_REQUEST,
             Self::NoPage
             | Self::Missing { .. }
             | Self::Find(FindError::Empty | FindError::NoSubject(_) | FindError::NoTrace(_))
             | Self::Payloads(PayloadsError::Queued { .. }) => StatusCode::NOT_FOUND,
             Self::Find(FindError::Ambiguous { .. }) => StatusCode::MULTIPLE_CHOICES,
+            Self::Payloads(error) if is_link(error) => StatusCode::FORBIDDEN,
             Self::Payloads(PayloadsError::Gone { .. } | PayloadsError::Dropped(_)) => {
                 StatusCode::GONE
             }
@@ -93,9 +106,14 @@ impl Failure {
             Self::Unknown => "A token is needed",
             Self::TooLong => "This address is too long",
             Self::TooSlow => "This took too long",
+            Self::Busy => "Too many downloads at once",
+            Self::TooLarge { .. } | Self::Payloads(PayloadsError::TooLarge { .. }) => {
+                "This is too large for a page"
+            }
             Self::Broken => "This page can't be made",
             Self::Odd(_) | Self::Payloads(PayloadsError::NotAKey(_)) => "This can't be asked",
             Self::NoPage => "There is no such page",
+            Self::Payloads(error) if is_link(error) => "These payloads can't be shown",
             Self::Store(_)
             | Self::Payloads(PayloadsError::Fetch(FetchError::Store(_)))
             | Self::Find(FindError::Index(IndexError::List { .. } | IndexError::Fetch { .. })) => {
@@ -116,7 +134,12 @@ impl Failure {
             }
             Self::Unknown => "This viewer shows payloads only to who knows its token.".to_owned(),
             Self::TooLong => "An address has at most 4,096 bytes here.".to_owned(),
-            Self::TooSlow => "The store did not answer within 10 seconds.".to_owned(),
+            Self::TooSlow => "This page could not be prepared within 10 seconds.".to_owned(),
+            Self::Busy => "Others are downloading large documents from this viewer.".to_owned(),
+            Self::TooLarge { .. } => {
+                "Showing these payloads would take more memory than the viewer may use for one page."
+                    .to_owned()
+            }
             Self::Broken => "The viewer made a mistake on the way to this page.".to_owned(),
             Self::NoPage => "No page has this address.".to_owned(),
             Self::Odd(what) | Self::Missing { what, .. } => what.clone(),
@@ -144,6 +167,12 @@ impl Failure {
             }
             Self::TooLong | Self::Odd(_) | Self::NoPage => "Go back to the list of reconciles.",
             Self::TooSlow => "Try again, or narrow what you look for: a kind, a name, a time.",
+            Self::Busy => "Try again in a minute.",
+            Self::TooLarge { .. } => {
+                "Open the payloads one part at a time, or download the whole document. The viewer \
+                 in the sidecar may use only a small part of the container's memory; spanplane view \
+                 and the command line on your machine can show more."
+            }
             Self::Broken => {
                 "Other pages work. Please report it, with the address and what the viewer's log \
                  says of it; the command line may show what this page would have."
@@ -161,6 +190,14 @@ impl Failure {
     }
 }
 
+/// Whether it leads out of the store.
+fn is_link(error: &PayloadsError) -> bool {
+    let PayloadsError::Fetch(FetchError::Store(error)) = error else {
+        return false;
+    };
+    error.trouble == Trouble::SymbolicLink
+}
+
 fn advice_on(error: &PayloadsError) -> &'static str {
     match error {
         PayloadsError::Dropped(_) => "What the index says of this reconcile is all that is left.",
@@ -173,9 +210,27 @@ fn advice_on(error: &PayloadsError) -> &'static str {
              --retention-bytes. A younger reconcile of the same XR may hold the same."
         }
         PayloadsError::NotAKey(_) => "A key begins with v1/reconciles/.",
+        PayloadsError::TooLarge { .. } => "Download it, or open a part of it.",
         PayloadsError::Fetch(_) | PayloadsError::Open { .. } => {
-            "The object is damaged, was written by something else, or is larger than 64 MiB; fetch \
-             it from the store as it is."
+            "The object is damaged or was written by something else; fetch it from the store as it \
+             is."
+        }
+    }
+}
+
+impl Failure {
+    /// What can be looked at instead.
+    pub(super) fn offers(&self) -> Markup {
+        html! {
+            @if let Self::TooLarge { key } = self {
+                p class="offers" {
+                    a class="button" href=(address::open(key, "")) { "Open part by part" }
+                    " "
+                    a class="button quiet" href={ (address::raw(key, "")) "&download=yes" } download {
+                        "Download the document (JSON)"
+                    }
+                }
+            }
         }
     }
 }
@@ -191,6 +246,7 @@ impl IntoResponse for Failure {
                 h1 { (self.title()) }
                 p { (plain(&self.what())) }
                 p { (self.advice()) }
+                (self.offers())
                 @if !matches!(self, Self::Misdirected | Self::Unknown) {
                     p { a class="button" href="/" { "All reconciles" } }
                 }

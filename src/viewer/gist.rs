@@ -105,6 +105,13 @@ pub(super) fn alarms(line: &Line) -> Vec<Point> {
 
 /// What will become of the composed resources.
 pub(super) fn outcome(line: &Line) -> Vec<Point> {
+    if line.is_outcome_unknown() {
+        return vec![Point {
+            symbol: "?",
+            class: "warn",
+            text: "outcome unknown: a payload is too large to be summarised".to_owned(),
+        }];
+    }
     let outcome = &line.resources;
     let told = [
         (

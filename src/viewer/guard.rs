@@ -4,7 +4,7 @@
 //! neither many requests nor a long one take more than their share; and every request is answered,
 //! even one that trips over a mistake of ours.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
@@ -18,14 +18,15 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use futures_util::FutureExt as _;
+use tokio::time::Instant;
 
 use super::{Viewer, access::Verdict, failure::Failure};
+use crate::panics::Task;
 
 /// Requests that are worked on at once; the others wait.
 pub(super) const AT_WORK: usize = 4;
 /// Nobody looks at a page for which they waited longer.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest key is 255 bytes; filters are words.
 const MAX_ADDRESS_BYTES: usize = 4096;
 
@@ -66,25 +67,35 @@ async fn admit(viewer: &Viewer, request: Request, next: Next) -> Response {
             return ([(WWW_AUTHENTICATE, challenge)], page).into_response();
         }
     }
+    let until = Instant::now() + DEADLINE;
     let work = async {
         // It is never closed.
         let _turn = viewer.turns.acquire().await;
-        answer(request, next).await
+        let (head, body) = answer(viewer, request, next).await.into_parts();
+        match viewer.bodies.hold(body, until).await {
+            Some(body) => Response::from_parts(head, body),
+            None => Failure::Busy.into_response(),
+        }
     };
-    let done = tokio::time::timeout(DEADLINE, work).await;
+    let done = tokio::time::timeout_at(until, work).await;
     done.unwrap_or_else(|_| Failure::TooSlow.into_response())
 }
 
 /// The page, or what stands for one that can't be made.
-async fn answer(request: Request, next: Next) -> Response {
+async fn answer(viewer: &Viewer, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     // NOTE: nothing that a handler may leave half done outlives it; permits are given back.
-    let page = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    page.unwrap_or_else(|_| {
-        // What went wrong and where was told as it happened.
-        tracing::warn!(path, "cannot make a page");
-        Failure::Broken.into_response()
-    })
+    let page = viewer.panics.catch_in(Task::Viewer, next.run(request));
+    match page.await {
+        Ok(page) => {
+            viewer.panics.works(Task::Viewer);
+            page
+        }
+        Err(error) => {
+            tracing::warn!(path, %error, "cannot make a page");
+            Failure::Broken.into_response()
+        }
+    }
 }
 
 fn remember(location: &str, cookie: &str) -> Response {

@@ -11,17 +11,18 @@ use maud::{Markup, html};
 use super::{
     Viewer,
     address::{self, NO_NAMESPACE, Params},
+    diff::MAX_TOLD,
     failure::Failure,
     gist::in_short,
     list::trouble,
     page::Page,
     texts::StepTexts,
-    words::{Badge, clock, lasted, plain, several, short_id, sign_of, when},
+    words::{Badge, clock, lasted, plain, several, short_id, short_name, sign_of, when},
 };
 use crate::{
-    answers::{self, Deed, Mark, ResourceChange, compare, is_bookkeeping},
+    answers::{self, Deed, Mark, ResourceChange, compare_up_to, is_bookkeeping},
     archive::{Query, SubjectFilter},
-    json::{Change, Json, Scalar, Segment, scalar},
+    json::{Change, Json, Scalar, Segment, Values, scalar},
     line::Line,
     text::cut,
     time::Timestamp,
@@ -29,8 +30,9 @@ use crate::{
 
 /// On a page.
 const ENTRIES: usize = 20;
-/// Of payloads that are read for a page; entries beyond it link to what changed.
-const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
+/// Of payloads that are looked through for a page, so that it does not take for ever; entries
+/// beyond it link to what changed.
+const PAYLOAD_BYTES: u64 = 64 * 1024 * 1024;
 /// Resources and fields that are told of an entry.
 const MAX_RESOURCES: usize = 6;
 const MAX_FIELDS: usize = 4;
@@ -86,8 +88,8 @@ pub(super) async fn show(
         .flatten();
     let older = older.map(|line| line.started_at.rfc3339());
     let _desk = viewer.take_desk().await;
-    let entries = viewer.read_entries(found.lines).await;
     let resource = params.raw("resource");
+    let entries = viewer.read_entries(found.lines, resource).await;
     let path = format!(
         "/xr/{}/{}/{}",
         address::encode(&kind),
@@ -123,7 +125,7 @@ pub(super) async fn show(
         (trouble(&found.errors))
         ol class="history" {
             @for (place, entry) in entries.iter().enumerate().take(ENTRIES) {
-                (entry_of(entry, entries.get(place + 1), resource, now))
+                (viewer.entry_of(entry, entries.get(place + 1), resource, now))
             }
         }
         @if let Some(older) = older {
@@ -136,8 +138,9 @@ pub(super) async fn show(
 }
 
 impl Viewer {
-    async fn read_entries(&self, lines: Vec<Line>) -> Vec<Entry> {
+    async fn read_entries(&self, lines: Vec<Line>, resource: Option<&str>) -> Vec<Entry> {
         let mut left = PAYLOAD_BYTES;
+        let mut held = 0;
         let mut entries = Vec::with_capacity(lines.len());
         for line in lines {
             let payloads = line
@@ -145,82 +148,105 @@ impl Viewer {
                 .iter()
                 .flat_map(|step| [&step.request, &step.response]);
             let bytes: u64 = payloads.flatten().map(|payload| payload.size).sum();
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let fits = bytes <= left;
-            let ends = if fits {
-                self.ends(&line).await.ok()
+            let ends = if bytes <= left {
+                self.ends(&line, resource, held).await.ok()
             } else {
                 None
             };
             left = left.saturating_sub(bytes);
+            held += ends.as_ref().map_or(0, StepTexts::bytes);
             entries.push(Entry { line, ends });
         }
         entries
     }
-}
 
-fn entry_of(
-    entry: &Entry,
-    before: Option<&Entry>,
-    resource: Option<&str>,
-    now: Timestamp,
-) -> Markup {
-    let line = &entry.line;
-    let both = before.and_then(|before| Some((before.ends.as_ref()?, entry.ends.as_ref()?)));
-    let differs = |of: fn(&StepTexts) -> Option<answers::State<'_>>| {
-        let (before, after) = both?;
-        told(of(before).as_ref(), of(after).as_ref(), line, resource)
-    };
-    let desired = differs(StepTexts::returned);
-    let observed = differs(StepTexts::observed);
-    let is_about_other =
-        resource.is_some() && desired.is_none() && observed.is_none() && both.is_some();
-    if is_about_other {
-        return html! {};
-    }
-    html! {
-        li class=[(line.flapping_count > 0).then_some("flap")] {
-            div class="entry-head" {
-                a href=(address::trace(&line.trace_id)) { (when(line.started_at, now)) }
-                span class="exact" { (clock(line.started_at)) }
-                (Badge::of_status(line.status))
-                @if line.flapping_count > 0 {
-                    span class="badge warn" { span class="sign" aria-hidden="true" { "↺" } "flap" }
+    fn entry_of(
+        &self,
+        entry: &Entry,
+        before: Option<&Entry>,
+        resource: Option<&str>,
+        now: Timestamp,
+    ) -> Markup {
+        let line = &entry.line;
+        let both = before.and_then(|before| Some((before.ends.as_ref()?, entry.ends.as_ref()?)));
+        let differs = |of: Side| {
+            let Some((before, after)) = both else {
+                return Told::Unknown;
+            };
+            let values = self.values();
+            match (of(before, &values), of(after, &values)) {
+                (Some(before), Some(after)) => told(&before, &after, line, resource),
+                _ => Told::Unknown,
+            }
+        };
+        let desired = differs(StepTexts::returned);
+        let observed = differs(StepTexts::observed);
+        let is_nothing = matches!((&desired, &observed), (Told::Nothing, Told::Nothing));
+        if resource.is_some() && is_nothing {
+            // It is about another.
+            return html! {};
+        }
+        let is_unknown = [&desired, &observed].map(|told| matches!(told, Told::Unknown));
+        html! {
+            li class=[(line.flapping_count > 0).then_some("flap")] {
+                div class="entry-head" {
+                    a href=(address::trace(&line.trace_id)) { (when(line.started_at, now)) }
+                    span class="exact" { (clock(line.started_at)) }
+                    (Badge::of_status(line.status))
+                    @if line.flapping_count > 0 {
+                        span class="badge warn" { span class="sign" aria-hidden="true" { "↺" } "flap" }
+                    }
+                    span class="exact" { (lasted(Some(line.duration_ms))) }
+                    code { (short_id(&line.trace_id)) }
+                    @if before.is_some() { a href=(address::changes(&line.trace_id)) { "All that changed" } }
                 }
-                span class="exact" { (lasted(Some(line.duration_ms))) }
-                code { (short_id(&line.trace_id)) }
-                @if before.is_some() { a href=(address::changes(&line.trace_id)) { "All that changed" } }
+                p class="points" { @for point in in_short(line) { (point) " " } }
+                @if before.is_none() {
+                    p class="quiet" { "The first that is known." }
+                } @else if is_nothing {
+                    p class="quiet" { "The same, but for what changes with every write." }
+                } @else if is_unknown == [true, true] {
+                    p class="quiet" {
+                        "What changed is not told here: payloads are missing, or too large to be compared."
+                    }
+                }
+                @if let Told::Changes(desired) = desired { h2 { "Desired" } (desired) }
+                @if let Told::Changes(observed) = observed { h2 { "Observed" } (observed) }
             }
-            p class="points" { @for point in in_short(line) { (point) " " } }
-            @if before.is_none() {
-                p class="quiet" { "The first that is known." }
-            } @else if both.is_some() && desired.is_none() && observed.is_none() {
-                p class="quiet" { "The same, but for what changes with every write." }
-            }
-            @if let Some(desired) = desired { h2 { "Desired" } (desired) }
-            @if let Some(observed) = observed { h2 { "Observed" } (observed) }
         }
     }
 }
 
-/// What differs, in a few lines; `None` if nothing does.
+/// One of the states that the payloads of a reconcile tell of.
+type Side = for<'t> fn(&'t StepTexts, &Values) -> Option<answers::State<'t>>;
+
+/// What is known of a difference.
+enum Told {
+    Unknown,
+    Nothing,
+    Changes(Markup),
+}
+
+/// What differs, in a few lines.
 fn told(
-    before: Option<&answers::State<'_>>,
-    after: Option<&answers::State<'_>>,
+    before: &answers::State<'_>,
+    after: &answers::State<'_>,
     line: &Line,
     resource: Option<&str>,
-) -> Option<Markup> {
-    let (before, after) = (before?, after?);
-    let changes: Vec<_> = compare(before, after)
+) -> Told {
+    let changes: Vec<_> = compare_up_to(before, after, MAX_TOLD)
         .into_iter()
         .filter(|change| resource.is_none_or(|resource| resource == change.name))
-        .filter(|change| change.deed != Deed::Changed || fields_of(change).next().is_some())
+        .filter(|change| {
+            let is_cut = change.fields.len() < change.field_count;
+            change.deed != Deed::Changed || is_cut || fields_of(change).next().is_some()
+        })
         .collect();
     if changes.is_empty() {
-        return None;
+        return Told::Nothing;
     }
     let more = changes.len().saturating_sub(MAX_RESOURCES);
-    Some(html! {
+    Told::Changes(html! {
         ul class="brief" {
             @for change in changes.iter().take(MAX_RESOURCES) { li { (brief(change, line)) } }
             @if more > 0 { li class="quiet" { "and " (several(more, "resource")) " more" } }
@@ -255,24 +281,25 @@ fn brief(change: &ResourceChange<'_>, line: &Line) -> Markup {
         Deed::Changed => Mark::Changed,
         Deed::Removed => Mark::Dropped,
     };
-    let name = if change.name.is_empty() {
+    let name = short_name(if change.name.is_empty() {
         &line.subject.name
     } else {
         change.name
-    };
-    let fields: Vec<_> = fields_of(change).collect();
+    });
+    let count = fields_of(change).count() + (change.field_count - change.fields.len());
+    let fields: Vec<_> = fields_of(change).take(MAX_FIELDS).collect();
     html! {
         span class={ "c " (mark.as_str()) } {
             span class="node" aria-hidden="true" { (sign_of(mark)) }
             span class="sr" { (mark.as_str()) " " }
         }
-        a class="name" href=(address::story(&line.trace_id, change.name)) { (plain(name)) }
-        @for (path, values) in fields.iter().take(MAX_FIELDS) {
+        a class="name" href=(address::story(&line.trace_id, change.name)) { (name) }
+        @for (path, values) in &fields {
             span class="brief-field" { code class="path" { (plain(path)) } " " (plain(values)) }
         }
-        @if fields.len() > MAX_FIELDS {
+        @if count > fields.len() {
             span class="brief-field quiet" {
-                "and " (several(fields.len() - MAX_FIELDS, "field")) " more"
+                "and " (several(count - fields.len(), "field")) " more"
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The viewer: an archive as web pages, made on the server.
 //!
 //! Every page is a stable address that answers a question; it works without scripts, which only
-//! add comfort. Invariant: reading only, everything escaped, and bounded in bytes whatever the
-//! payloads hold: what does not fit is a link to the rest.
+//! add comfort. Invariant: reading only, everything escaped, and bounded in bytes and in memory
+//! whatever the payloads hold (`limits`): what does not fit is a link to the rest.
 //!
 //! Must not know: the sidecar. It sees an archive.
 
@@ -16,6 +16,8 @@ mod filter;
 mod gist;
 mod guard;
 mod history;
+mod holding;
+mod limits;
 mod list;
 mod open;
 mod page;
@@ -41,40 +43,67 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::access::{Access, Token, TokenError};
-use self::{assets::ICON, failure::Failure, guard::AT_WORK};
+pub use self::{
+    access::{Access, Token, TokenError},
+    limits::Limits,
+};
+use self::{assets::ICON, failure::Failure, guard::AT_WORK, holding::Bodies};
 use crate::{
     answers::{Answers, FindError, Reference, Scope},
     archive::Archive,
+    json::Values,
     line::Line,
+    panics::Panics,
     time::SharedClock,
     web,
 };
-
-/// Decompressed. The sidecar's container has 128 MiB for everything.
-const MAX_DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Shows what an archive holds.
 #[derive(Debug)]
 pub struct Viewer {
     answers: Answers,
+    limits: Limits,
     access: Access,
     clock: SharedClock,
     /// For requests at work.
     turns: Semaphore,
     /// For the one whose payloads are in memory.
     desk: Semaphore,
+    /// What waits for clients to read it.
+    bodies: Bodies,
+    panics: Panics,
 }
 
 impl Viewer {
     pub fn new(archive: Archive, access: Access, clock: SharedClock) -> Self {
         Self {
-            answers: Answers::new(archive).limited_to(MAX_DOCUMENT_BYTES),
+            answers: Answers::new(archive),
+            limits: Limits::alone(),
             access,
             clock,
             turns: Semaphore::new(AT_WORK),
             desk: Semaphore::new(1),
+            bodies: Bodies::default(),
+            panics: Panics::default(),
         }
+        .within(Limits::alone())
+    }
+
+    /// The same, with pages that take no more than this.
+    #[must_use]
+    pub fn within(self, limits: Limits) -> Self {
+        Self {
+            answers: self.answers.limited_to(limits.text_bytes),
+            limits,
+            ..self
+        }
+    }
+
+    /// Has panics counted here.
+    #[must_use]
+    pub fn counting(mut self, panics: Panics) -> Self {
+        self.panics = panics;
+        self
     }
 
     /// Answers requests until told to stop.
@@ -82,7 +111,9 @@ impl Viewer {
         web::serve(listener, self.routes(), stop).await
     }
 
-    fn routes(self) -> Router {
+    /// Its pages, without a server around them.
+    #[doc(hidden)]
+    pub fn routes(self) -> Router {
         let viewer = Arc::new(self);
         let icon: MethodRouter<Arc<Self>> = get(|| async { Redirect::permanent(&ICON.address) });
         Router::new()
@@ -120,6 +151,17 @@ impl Viewer {
             }
             (_, found) => Ok(found?),
         }
+    }
+
+    /// For the trees that are held at once.
+    fn values(&self) -> Values {
+        Values::up_to(self.limits.values)
+    }
+
+    /// The same answers, within what is left of the text that may be held.
+    fn answers_beside(&self, held_bytes: u64) -> Answers {
+        let left = self.limits.text_bytes.saturating_sub(held_bytes);
+        self.answers.clone().limited_to(left)
     }
 
     /// Waits until nobody else has payloads in memory.

@@ -6,6 +6,7 @@ use axum::{
     extract::{RawQuery, State},
     response::{Html, Redirect},
 };
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use maud::{Markup, html};
 
 use super::{
@@ -17,10 +18,10 @@ use super::{
     raw::missing,
     reconcile::{sorry, trail_into},
     search::find_word,
-    words::{count, plain, several, size},
+    words::{count, plain, several, short_name, size},
 };
 use crate::{
-    answers::{Payload, PayloadsError, StoredDocument},
+    answers::{Head, Outline, PayloadsError, StepContents, ValueAt},
     archive::{Key, Query},
     json::Json,
     line::Line,
@@ -28,6 +29,10 @@ use crate::{
 
 /// On a page.
 const LINES: usize = 3_000;
+/// Parts of a value that is too large, on a page.
+const PARTS: usize = 500;
+/// A way that is longer has no page: there is a limit to addresses.
+const MAX_POINTER_BYTES: usize = 2048;
 /// A longer text stands alone, as it is.
 const SHORT_TEXT_BYTES: usize = 1024;
 /// How long an address that the store signed is good for.
@@ -53,11 +58,11 @@ pub(super) async fn show(
     let pointer = params.text("pointer").unwrap_or_default();
     let parsed = Key::parse(key).ok_or_else(|| PayloadsError::NotAKey(key.to_owned()))?;
     let _desk = viewer.take_desk().await;
-    let stored = viewer.answers.document(key).await;
-    let line = viewer.line_of(&parsed, stored.as_ref().ok()).await;
-    let (content, line) = match (stored, line) {
-        (Ok(stored), line) => (
-            opened(&stored, key, pointer, &params)?,
+    let head = viewer.answers.head(key).await;
+    let line = viewer.line_of(&parsed, head.as_ref().ok()).await;
+    let (content, line) = match (head, line) {
+        (Ok(_), line) => (
+            viewer.opened(key, pointer, &params).await?,
             line.unwrap_or_default(),
         ),
         // With its reconcile around it, a payload that is gone is not nothing.
@@ -108,14 +113,13 @@ impl Viewer {
     pub(super) async fn line_of(
         &self,
         key: &Key,
-        stored: Option<&StoredDocument>,
+        head: Option<&Head>,
     ) -> Result<Option<Line>, Failure> {
         let Some((began, in_key)) = key.began() else {
             return Ok(None);
         };
         // In a key, an odd id stands in other letters.
-        let document = stored.and_then(|stored| stored.open().ok());
-        let trace_id = document.map_or(in_key.into(), |document| document.trace_id);
+        let trace_id = head.map_or(in_key, |head| &head.trace_id);
         let query = Query {
             since: Some(began - AROUND),
             until: Some(began + AROUND),
@@ -125,6 +129,48 @@ impl Viewer {
         let line = self.lines(query, 1).await?.lines.pop();
         // It was looked for by what its id begins with.
         Ok(line.filter(|line| line.trace_id == trace_id))
+    }
+
+    /// What stands at a pointer, or what it consists of if that is too large for a page.
+    async fn opened(&self, key: &str, pointer: &str, params: &Params) -> Result<Markup, Failure> {
+        if pointer.is_empty() {
+            return Ok(contents(&self.answers.contents(key).await?, key));
+        }
+        let text = match self.answers.value_at(key, pointer).await {
+            Err(PayloadsError::TooLarge { .. }) => {
+                return self.outlined(key, pointer, params).await;
+            }
+            value => match value? {
+                ValueAt::Missing => return Err(missing(pointer)),
+                ValueAt::Json(text) => text,
+                ValueAt::Text(text) => return Ok(bare("This is no JSON.", &text)),
+                ValueAt::Bytes(bytes) => {
+                    let text = BASE64_STANDARD.encode(bytes);
+                    return Ok(bare("This is not even text; in base64:", &text));
+                }
+            },
+        };
+        let values = self.values();
+        match Json::parse_within(&text, &values) {
+            Ok(value) => Ok(html! {
+                (searching(&value, key, pointer, params))
+                (part(&value, key, pointer, params))
+            }),
+            Err(_) if values.is_exceeded() => {
+                drop(text);
+                self.outlined(key, pointer, params).await
+            }
+            Err(_) => Ok(bare("This JSON is nested too deeply to be folded.", &text)),
+        }
+    }
+
+    /// In place of a value that is too large for a page: its parts, each with a page of its own.
+    async fn outlined(&self, key: &str, pointer: &str, params: &Params) -> Result<Markup, Failure> {
+        let from = params.number("from").unwrap_or(0);
+        let outline = self.answers.outline(key, pointer, from, PARTS).await?;
+        // A payload that is no JSON has no parts.
+        let outline = outline.unwrap_or_default();
+        Ok(parts(&outline, key, pointer, from, params))
     }
 }
 
@@ -195,54 +241,62 @@ fn ways(line: Option<&Line>, key: &str, pointer: &str, can_sign: bool) -> Markup
     }
 }
 
-fn opened(
-    stored: &StoredDocument,
-    key: &str,
-    pointer: &str,
-    params: &Params,
-) -> Result<Markup, Failure> {
-    let document = stored
-        .open()
-        .map_err(|error| Failure::opening(key, error))?;
-    if pointer.is_empty() {
-        return Ok(contents(&document, key));
-    }
-    let (payload, below) = split_pointer(pointer);
-    let text = match document.payload_at(payload) {
-        Payload::Missing => return Err(missing(pointer)),
-        Payload::Json(text) => text,
-        Payload::Text(text) => return Ok(bare("This is no JSON.", text)),
-        Payload::Base64(text) => return Ok(bare("This is not even text; in base64:", text)),
-    };
-    let Ok(whole) = Json::parse(text) else {
-        return Ok(bare("This JSON is nested too deeply to be folded.", text));
-    };
-    let value = whole.at_pointer(below).ok_or_else(|| missing(pointer))?;
-    Ok(html! {
-        (searching(value, key, pointer, params))
-        (part(value, key, pointer, params))
-    })
-}
-
 /// What an object holds.
-fn contents(document: &crate::answers::Document<'_>, key: &str) -> Markup {
+fn contents(steps: &[StepContents], key: &str) -> Markup {
     html! {
         ol class="contents" {
-            @for (place, step) in document.steps.iter().enumerate() {
+            @for (place, step) in steps.iter().enumerate() {
                 li {
                     span class="name" { (plain(&step.name)) } " " span class="function" { (plain(&step.function)) }
                     " "
-                    @for what in ["request", "response"] {
-                        @let pointer = format!("/steps/{place}/{what}");
-                        @if document.payload_at(&pointer) == Payload::Missing {
-                            span class="quiet" { "no " (what) }
-                        } @else {
-                            a href=(address::open(key, &pointer)) { (what) }
+                    @for (what, bytes) in [("request", step.request), ("response", step.response)] {
+                        @match bytes {
+                            None => span class="quiet" { "no " (what) },
+                            Some(bytes) => {
+                                a href=(address::open(key, &format!("/steps/{place}/{what}"))) { (what) }
+                                " " span class="quiet" { (size(bytes)) }
+                            },
                         }
                         " "
                     }
                 }
             }
+        }
+    }
+}
+
+/// What a value consists of that is too large for a page.
+fn parts(outline: &Outline, key: &str, pointer: &str, from: usize, params: &Params) -> Markup {
+    html! {
+        section class="sorry" {
+            h2 { "This is too large for a page" }
+            p {
+                @if outline.bytes > 0 { "It has " (size(outline.bytes)) ". " }
+                "Showing it would take more memory than the viewer may use for one page. "
+                @if outline.total > 0 { "Open a part of it, or download all of it." }
+                @else { "It can be downloaded." }
+            }
+            p class="offers" {
+                a class="button" href={ (address::raw(key, pointer)) "&download=yes" } download {
+                    "Download all of it"
+                }
+            }
+        }
+        @if !outline.parts.is_empty() {
+            ol class="contents" start=(from) aria-label="Its parts" {
+                @for part in &outline.parts {
+                    li {
+                        @let way = address::below(pointer, &part.name);
+                        @if part.is_cut || way.len() > MAX_POINTER_BYTES {
+                            code class="path" { (short_name(&part.name)) }
+                        } @else {
+                            a href=(address::open(key, &way)) { code class="path" { (short_name(&part.name)) } }
+                        }
+                        " " span class="quiet" { (size(part.bytes)) }
+                    }
+                }
+            }
+            (pages((from, from + outline.parts.len(), outline.total), PARTS, params))
         }
     }
 }
@@ -265,8 +319,11 @@ fn searching(value: &Json<'_>, key: &str, pointer: &str, params: &Params) -> Mar
                 ol {
                     @for hit in &hits {
                         li {
-                            a href=(address::open(key, &format!("{pointer}{}", hit.pointer))) {
-                                code class="path" { (plain(&hit.path)) }
+                            @match &hit.pointer {
+                                Some(below) => a href=(address::open(key, &format!("{pointer}{below}"))) {
+                                    code class="path" { (plain(&hit.path)) }
+                                },
+                                None => code class="path" { (plain(&hit.path)) },
                             }
                             " " span class="quiet" { (plain(&hit.value)) }
                         }
@@ -295,15 +352,22 @@ fn part(value: &Json<'_>, key: &str, pointer: &str, params: &Params) -> Markup {
         .map_or(0, <[_]>::len)
         .max(value.items().map_or(0, <[_]>::len));
     let end = (tree.from + tree.most()).min(total);
-    let page = |from: usize| params.with("/open", "from", &from.to_string());
     html! {
         (tree)
-        @if total > tree.most() {
+        (pages((tree.from, end, total), tree.most(), params))
+    }
+}
+
+/// The ways to what stands before and after these.
+fn pages((from, end, total): (usize, usize, usize), most: usize, params: &Params) -> Markup {
+    let page = |from: usize| params.with("/open", "from", &from.to_string());
+    html! {
+        @if total > most {
             nav class="pages" aria-label="Pages" {
-                @if tree.from > 0 {
-                    a class="button quiet" href=(page(tree.from.saturating_sub(tree.most()))) { "← Before" }
+                @if from > 0 {
+                    a class="button quiet" href=(page(from.saturating_sub(most))) { "← Before" }
                 }
-                span { (count(tree.from + 1)) " to " (count(end)) " of " (count(total)) }
+                span { (count(from + 1)) " to " (count(end)) " of " (count(total)) }
                 @if end < total { a class="button quiet" href=(page(end)) { "After →" } }
             }
         }

@@ -1,7 +1,11 @@
 //! Looks for a word in a tree: in names and in values. Pure.
+//!
+//! Invariant: what is found is bounded, whatever the tree holds, and so is what looking takes.
 
+use super::address::below;
 use crate::{
     json::{Json, Path, Segment},
+    pace::breathe,
     text::cut,
 };
 
@@ -11,14 +15,20 @@ const MOST: usize = 200;
 const BYTES: usize = 160;
 /// Before the word, where it stands far back in a text.
 const BEFORE: usize = 40;
+/// Of a path that is shown.
+const PATH_BYTES: usize = 512;
+/// A pointer that is longer has no page: there is a limit to addresses.
+const POINTER_BYTES: usize = 2048;
+/// Of a text that is looked through at once: its copy in lower case.
+const WINDOW_BYTES: usize = 64 * 1024;
 
 /// A place where the word stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Hit {
     /// As people write it.
     pub(super) path: String,
-    /// From the outermost value.
-    pub(super) pointer: String,
+    /// From the outermost value; `None` if it is too long for an address.
+    pub(super) pointer: Option<String>,
     pub(super) value: String,
 }
 
@@ -59,6 +69,7 @@ impl<'j> Search<'j> {
         match value {
             Json::Object(members) => {
                 for (name, member) in members {
+                    breathe();
                     let is_named = self.is_in(name);
                     self.step(Segment::Member(name.clone()), member, is_named);
                 }
@@ -82,13 +93,30 @@ impl<'j> Search<'j> {
     }
 
     fn is_in(&self, text: &str) -> bool {
-        text.to_lowercase().contains(&self.word)
+        self.find_in(text).is_some()
+    }
+
+    /// About where the word begins.
+    fn find_in(&self, text: &str) -> Option<usize> {
+        // A window begins so far before the end of the last that no word falls in between.
+        let overlap = 4 * self.word.len();
+        let mut begin = 0;
+        loop {
+            let end = text.floor_char_boundary(begin + WINDOW_BYTES.max(2 * overlap));
+            let window = text.get(begin..end).unwrap_or_default();
+            if let Some(at) = window.to_lowercase().find(&self.word) {
+                return Some(begin + at);
+            }
+            if end >= text.len() {
+                return None;
+            }
+            begin = text.floor_char_boundary(end - overlap);
+        }
     }
 
     /// What stands around the word.
     fn excerpt(&self, text: &str) -> Option<String> {
-        let lower = text.to_lowercase();
-        let at = lower.find(&self.word)?;
+        let at = self.find_in(text)?;
         // Lower case may have other lengths: what matters is a border of a character nearby.
         let from = text.floor_char_boundary(at.saturating_sub(BEFORE));
         let front = if from > 0 { "…" } else { "" };
@@ -102,15 +130,18 @@ impl<'j> Search<'j> {
             return;
         }
         let path = Path(self.path.clone());
-        let pointer = path.0.iter().fold(String::new(), |pointer, segment| {
-            let name = match segment {
-                Segment::Member(name) | Segment::Named(_, name) => name.to_string(),
-                Segment::Item(place) => place.to_string(),
+        let pointer = path.0.iter().try_fold(String::new(), |pointer, segment| {
+            let pointer = match segment {
+                Segment::Member(name) | Segment::Named(_, name) if name.len() > POINTER_BYTES => {
+                    return None;
+                }
+                Segment::Member(name) | Segment::Named(_, name) => below(&pointer, name),
+                Segment::Item(place) => below(&pointer, &place.to_string()),
             };
-            super::address::below(&pointer, &name)
+            (pointer.len() <= POINTER_BYTES).then_some(pointer)
         });
         self.hits.push(Hit {
-            path: path.to_string(),
+            path: cut(&path.to_string(), PATH_BYTES).into_owned(),
             pointer,
             value,
         });
@@ -128,7 +159,7 @@ mod tests {
         let (hits, has_more) = find_word(&json, "needle");
         let told: Vec<_> = hits
             .iter()
-            .map(|hit| (hit.path.as_str(), hit.pointer.as_str()))
+            .map(|hit| (hit.path.as_str(), hit.pointer.as_deref().unwrap()))
             .collect();
         assert_eq!(
             told,
@@ -153,5 +184,36 @@ mod tests {
         let json = Json::parse(&long).unwrap();
         let (hits, _) = find_word(&json, "needle");
         assert!(hits[0].value.contains("needle") && hits[0].value.len() < 400);
+    }
+
+    #[test]
+    fn a_word_is_found_wherever_it_stands_in_a_long_text() {
+        for before in (WINDOW_BYTES - 40..WINDOW_BYTES + 8).step_by(3) {
+            let text = format!(
+                "\"{}NEEDLE{}\"",
+                "é".repeat(before / 2),
+                "z".repeat(WINDOW_BYTES)
+            );
+            let json = Json::parse(&text).unwrap();
+            assert_eq!(find_word(&json, "needle").0.len(), 1, "{before}");
+        }
+        assert!(
+            find_word(&Json::Text("x".repeat(WINDOW_BYTES * 3).into()), "y")
+                .0
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn long_names_make_short_hits() {
+        let name = "n".repeat(1 << 20);
+        let items = vec!["\"x\""; 1_000].join(",");
+        let text = format!(r#"{{"{name}":[{items}]}}"#);
+        let json = Json::parse(&text).unwrap();
+        let (hits, _) = find_word(&json, "x");
+        assert!(
+            hits.iter()
+                .all(|hit| hit.pointer.is_none() && hit.path.len() <= PATH_BYTES)
+        );
     }
 }

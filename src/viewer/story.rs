@@ -6,28 +6,29 @@ use axum::{
     extract::{Path, RawQuery, State},
     response::Html,
 };
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::{
     Viewer,
     address::{self, Params},
-    diff::{Cards, field_row},
+    diff::{CARDS_BYTES, Cards, field_rows},
     failure::Failure,
     page::Page,
     reconcile::{dot, trail_into},
-    words::{Badge, full_name, plain, several, sign_of, step_name},
+    words::{Badge, full_name, plain, several, short_name, sign_of, step_name},
 };
 use crate::{
     answers::{
-        Mark, Moment, Pipeline, Reason, Sequel, StoredDocument, Story, tell_asked_last,
-        tell_existence, tell_fate, tell_moment, tell_readiness, tell_sequel,
+        Mark, Moment, Pipeline, Reason, Selection, Sequel, Story, tell_asked_last, tell_existence,
+        tell_fate, tell_moment, tell_readiness, tell_sequel,
     },
     json::Change,
     line::{Line, LineStep},
+    text::cut,
 };
 
-/// Two documents that take more together are not held beside each other.
-const BOTH_BYTES: usize = 48 * 1024 * 1024;
+/// Of a sentence that quotes what a resource says of itself.
+const SENTENCE_BYTES: usize = 2048;
 /// Fields that are missing and named.
 const MAX_FIELDS: usize = 50;
 
@@ -41,19 +42,30 @@ pub(super) async fn show(
     let line = viewer.find(&id).await?;
     let next = viewer.answers.next_of(&line).await?;
     let _desk = viewer.take_desk().await;
-    let stored = viewer.answers.payloads(&line).await?;
+    let selection = Selection::states().of_resource(name);
+    let stored = viewer.answers.excerpt(&line, &selection).await?;
     let later = match &next {
-        Some(next) => viewer.answers.payloads(next).await.ok(),
+        // What does not fit beside it is not known here.
+        Some(next) => {
+            let answers = viewer.answers_beside(stored.text().len() as u64);
+            let selection = Selection::observed(next).of_resource(name);
+            answers.excerpt(next, &selection).await.ok()
+        }
         None => None,
     };
-    let fits = |later: &StoredDocument| later.text().len() + stored.text().len() <= BOTH_BYTES;
-    let later = later.filter(fits);
+    let values = viewer.values();
     let opening = |error| Failure::opening(&line.object.key, error);
     let document = stored.open().map_err(opening)?;
-    let pipeline = Pipeline::read(&line, &document);
+    let pipeline = Pipeline::read_within(&line, &document, &values);
+    if values.is_exceeded() {
+        let key = line.object.key.clone();
+        return Err(Failure::TooLarge { key });
+    }
     let later = later.as_ref().and_then(|later| later.open().ok());
     let later = next.as_ref().zip(later.as_ref());
-    let later = later.map(|(next, later)| Pipeline::read(&first_step_of(next), later));
+    let later = later
+        .map(|(next, later)| Pipeline::read_within(&first_step_of(next), later, &values))
+        .filter(|_| !values.is_exceeded());
     let story = Story::of(&pipeline, name);
     let sequel = Sequel::of(&pipeline, later.as_ref(), name);
     let answers = &viewer.answers;
@@ -76,7 +88,7 @@ pub(super) async fn show(
         name
     };
     let page = Page {
-        title: plain(shown).into_owned(),
+        title: short_name(shown),
         trail: trail_into(&line),
     };
     let kind = story
@@ -85,7 +97,7 @@ pub(super) async fn show(
         .map_or("", |resource| resource.kind());
     let body = page.render(&html! {
         div class="title-row" {
-            h1 { span class="kind" { (plain(kind)) } " " span class="name" { (plain(shown)) } }
+            h1 { span class="kind" { (short_name(kind)) } " " span class="name" { (short_name(shown)) } }
             (Badge::of_fate(story.fate))
             nav class="ways" aria-label="More of it" {
                 a class="button quiet" href=(address::history_of(&line, name)) { "Its history" }
@@ -118,12 +130,8 @@ pub(super) async fn show(
         section aria-labelledby="moments-title" {
             h2 id="moments-title" { "Step by step" }
             ol class="moments" {
-                li class="observed" { p { (plain(&tell_existence(&pipeline, &story))) } }
-                @for moment in &story.moments {
-                    @if let Some(step) = line.steps.get(moment.place) {
-                        (moment_of(&line, step, moment))
-                    }
-                }
+                li class="observed" { p { (plain(&cut(&tell_existence(&pipeline, &story), SENTENCE_BYTES))) } }
+                (moments(&line, &story))
             }
         }
     });
@@ -157,17 +165,30 @@ fn first_step_of(line: &Line) -> Line {
 
 /// What is desired and not observed.
 fn lacking(fields: &[Change<'_>]) -> Markup {
+    let (rows, shown) = field_rows(fields.iter().take(MAX_FIELDS));
     html! {
         div class="change" {
-            @for field in fields.iter().take(MAX_FIELDS) { (field_row(field)) }
-            @if fields.len() > MAX_FIELDS {
-                p class="nothing" { "and " (several(fields.len() - MAX_FIELDS, "field")) " more" }
+            (rows)
+            @if fields.len() > shown {
+                p class="nothing" { "and " (several(fields.len() - shown, "field")) " more" }
             }
         }
     }
 }
 
-fn moment_of(line: &Line, step: &LineStep, moment: &Moment<'_>) -> Markup {
+/// What each step did to it, as far as there is room for the details.
+fn moments(line: &Line, story: &Story<'_>) -> Markup {
+    let mut told = String::new();
+    for moment in &story.moments {
+        if let Some(step) = line.steps.get(moment.place) {
+            let has_room = told.len() < CARDS_BYTES;
+            told.push_str(&moment_of(line, step, moment, has_room).into_string());
+        }
+    }
+    PreEscaped(told)
+}
+
+fn moment_of(line: &Line, step: &LineStep, moment: &Moment<'_>, has_room: bool) -> Markup {
     let cell = &moment.cell;
     let cards = Cards {
         changes: moment.change.as_slice(),
@@ -188,7 +209,7 @@ fn moment_of(line: &Line, step: &LineStep, moment: &Moment<'_>) -> Markup {
                 (tell_moment(moment, step))
                 (dot(cell.ready))
             }
-            @if !cards.is_empty() {
+            @if has_room && !cards.is_empty() {
                 details open[cell.mark != Mark::Added] { summary { (title) } (cards) }
             }
         }

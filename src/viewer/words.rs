@@ -10,9 +10,12 @@ use maud::{Markup, Render, html};
 use crate::{
     answers::{Fate, Mark},
     line::{Line, LineStep, Severity, Status},
-    text::is_showable,
+    text::{cut, is_showable},
     time::Timestamp,
 };
+
+/// Kubernetes takes names of 253 bytes.
+const NAME_BYTES: usize = 256;
 
 /// A text without what deceives: whatever does not show as itself is written as an escape.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
@@ -30,6 +33,11 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// A name out of a payload, where it can be of any length.
+pub(super) fn short_name(name: &str) -> String {
+    plain(&cut(name, NAME_BYTES)).into_owned()
 }
 
 /// Such as `3 min ago`, with the exact time behind it.

@@ -2,6 +2,10 @@
 
 use std::{fs, io::Read as _, process::Stdio};
 
+use spanplane::{
+    archive::{Standing, StandingNote, Trouble},
+    time::Timestamp,
+};
 use tempfile::tempdir;
 
 use crate::setup::{ask, ask_store, code_of, program, store, text_of};
@@ -125,10 +129,77 @@ fn a_store_that_does_not_answer_is_told_with_what_to_do() {
     ends(&list, 3, "check the endpoint");
     assert_eq!(text_of(&list.stderr).lines().count(), 1, "{list:?}");
     let health = ask(&["health", "-o", "json"]);
-    ends(&health, 1, "");
+    ends(&health, 3, "");
     let told: serde_json::Value = serde_json::from_slice(&health.stdout).unwrap();
     let error = told["store"]["error"].as_str().unwrap();
     assert!(error.contains("the store can't be reached"), "{error}");
+}
+
+#[test]
+fn settings_that_can_not_work_are_told_before_anything_is_asked() {
+    for question in [
+        &["ls"][..],
+        &["show", "last"],
+        &["diff", "network/prod-net"],
+        &["why", "network/prod-net", "vpc"],
+        &["history", "network/prod-net"],
+        &["health"],
+        &["view", "--address", "127.0.0.1:0"],
+        &["serve"],
+    ] {
+        let output = program(question)
+            .env("SPANPLANE_STORE", "s3://bucket/prefix")
+            .env("AWS_ENDPOINT_URL", "minio.example:9000")
+            .env("AWS_ACCESS_KEY_ID", "id")
+            .env("AWS_SECRET_ACCESS_KEY", "hidden\n")
+            .output()
+            .unwrap();
+        ends(&output, 2, "AWS_ENDPOINT_URL: ");
+        ends(&output, 2, "write http://minio.example:9000");
+        ends(&output, 2, "AWS_SECRET_ACCESS_KEY: ");
+        let told = text_of(&output.stderr);
+        assert!(!told.contains("hidden"), "{told}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn health_tells_a_store_that_refuses_from_one_that_is_away() {
+    let folder = tempdir().unwrap();
+    std::os::unix::fs::symlink(store(), folder.path().join("store")).unwrap();
+    let data_dir = folder.path().display().to_string();
+    let ask = |trouble: Option<Trouble>| {
+        let standing = trouble.map_or(Standing::Works, |trouble| Standing::Fails {
+            trouble,
+            detail: "as it said".to_owned(),
+        });
+        let note = StandingNote::of(&standing, None, Timestamp::default()).unwrap();
+        note.write(folder.path()).unwrap();
+        let question = ["health", "--data-dir", &data_dir, "--since", "2026-11-16"];
+        let table = program(&question).output().unwrap();
+        let json = program(&[&question[..], &["-o", "json"]].concat());
+        let json: serde_json::Value =
+            serde_json::from_slice(&{ json }.output().unwrap().stdout).unwrap();
+        (
+            code_of(&table),
+            text_of(&table.stdout),
+            json["writing"].clone(),
+        )
+    };
+    let (_, table, json) = ask(None);
+    assert!(table.contains("✓  writing to the store"), "{table}");
+    assert!(json["failure"].is_null());
+    let (code, table, json) = ask(Some(Trouble::AccessDenied));
+    assert_eq!(code, 1);
+    assert!(table.contains("✗  writing to the store"), "{table}");
+    assert!(table.contains("refused since 1970"), "{table}");
+    assert!(table.contains("s3:PutObject"), "{table}");
+    assert!(table.contains("(as it said)"), "{table}");
+    assert_eq!(json["failure"]["is_refusal"], true);
+    let (code, table, json) = ask(Some(Trouble::Unreachable));
+    assert_eq!(code, 1);
+    assert!(table.contains("fails since 1970"), "{table}");
+    assert_eq!(json["failure"]["cause"], "unreachable");
 }
 
 #[test]

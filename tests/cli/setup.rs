@@ -33,7 +33,11 @@ pub(crate) fn store() -> &'static Path {
 
 /// Has a sidecar store these messages, with the times at which they came.
 async fn fill(folder: &Path, records: &[Record]) {
-    let home = Home::new();
+    fill_from(&Home::new(), folder, records).await;
+}
+
+/// The same with a sidecar in this home.
+pub(crate) async fn fill_from(home: &Home, folder: &Path, records: &[Record]) {
     fill_spool(&home.data_dir(), records).await;
     let store = format!("--store=file://{}", folder.display());
     let sidecar = home

@@ -53,4 +53,20 @@ fn what_waits_for_too_long_is_odd() {
     put(&folder.path().join("spool/2.seg"), short);
     let told = ask();
     assert!(told.contains("✗  messages in the spool"), "{told}");
+
+    // What was refused waits for a person.
+    put(&folder.path().join("quarantine/1-0.parcel"), short);
+    put(&folder.path().join("quarantine/1.note"), short);
+    let told = ask();
+    let refused = "✗  refused, in quarantine          2.0 KiB in 1 file";
+    assert!(told.contains(refused), "{told}");
+    assert!(told.contains("✓  messages that kill the process  nothing"));
+    put(
+        &folder
+            .path()
+            .join("quarantine/2-00000000000000000001-8.message"),
+        short,
+    );
+    let told = ask();
+    assert!(told.contains("✗  messages that kill the process"), "{told}");
 }

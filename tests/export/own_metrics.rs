@@ -28,7 +28,7 @@ fn pushing(server: &OtlpServer, variables: Variables<'_>) -> Metrics {
         let found = variables.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    let resource = resource_from_variables(&lookup).unwrap();
+    let resource = resource_from_variables(&lookup, &mut Vec::new());
     Metrics::pushing(exporter, interval, sdk_resource(&resource)).unwrap()
 }
 

@@ -1,10 +1,13 @@
-//! A span that is never taken costs no other.
+//! A span that is not taken holds no other up, and is not lost.
 
-use spanplane::export::Delivery;
+use spanplane::{
+    disk::LocalDisk,
+    outbox::{Quarantine, TraceBatches},
+};
 
 use crate::{
     otlp::{Fault, Reply},
-    setup::{GLACIAL, Sender, all, batch, collectors},
+    setup::{Delivery, GLACIAL, QUICK, Sender, all, batch, collectors, waiting},
 };
 
 const ONE_IS_BAD: [&str; 9] = ["a", "b", "c", "d", "bad", "e", "f", "g", "h"];
@@ -14,7 +17,8 @@ const GOOD: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 const ALL_BUT_ONE: Delivery = Delivery {
     accepted: 8,
-    dropped: 1,
+    rejected: 0,
+    quarantined: 1,
 };
 
 #[tokio::test]
@@ -23,13 +27,33 @@ async fn halving_finds_the_span_that_is_refused() {
         for server in collectors().await {
             server.bear_grudge("bad", fault);
             // Nothing is waited for: halves go at once.
-            let sender = Sender::with(&server, &[], GLACIAL).unwrap();
+            let mut sender = Sender::with(&server, &[], GLACIAL);
             assert_eq!(sender.deliver(&ONE_IS_BAD).await, ALL_BUT_ONE);
             assert_eq!(server.names(), GOOD);
-            assert_eq!((sender.exported(), sender.refused()), (8, 1));
+            assert_eq!((sender.exported(), sender.lost()), (8, 0));
             // One for each level, and the span itself.
             assert_eq!(sender.failures(), 4);
+            let note = sender.quarantined()[0].note(&LocalDisk).unwrap();
+            assert_eq!(note.what, "bad");
+            assert!(note.reason.contains("refuses"), "{note:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn spans_in_quarantine_are_sent_again_on_command() {
+    for server in collectors().await {
+        server.bear_grudge("bad", Fault::Invalid);
+        let mut sender = Sender::new(&server);
+        sender.deliver(&ONE_IS_BAD).await;
+        server.forgive();
+        Quarantine::retry(&LocalDisk, &sender.quarantined()[0]).unwrap();
+        // As the sidecar does it.
+        let held = sender.quarantined();
+        let batches = &sender.batches;
+        batches.take_back(&held[0].path, &held[0].name).unwrap();
+        assert_eq!(sender.deliver(&[]).await.accepted, 1);
+        assert_eq!(server.received().last(), Some(&batch(&["bad"])));
     }
 }
 
@@ -37,7 +61,7 @@ async fn halving_finds_the_span_that_is_refused() {
 async fn a_batch_that_is_too_large_goes_in_pieces() {
     for server in collectors().await {
         server.script([Reply::Fail(Fault::TooLarge), Reply::Fail(Fault::TooLarge)]);
-        let sender = Sender::with(&server, &[], GLACIAL).unwrap();
+        let mut sender = Sender::with(&server, &[], GLACIAL);
         assert_eq!(sender.deliver(&GOOD).await, all(8));
         let pieces = [batch(&GOOD[..2]), batch(&GOOD[2..4]), batch(&GOOD[4..])];
         assert_eq!(server.received(), pieces);
@@ -45,31 +69,106 @@ async fn a_batch_that_is_too_large_goes_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_collector_that_refuses_everything_is_done_with_in_the_end() {
+async fn what_is_left_when_a_collector_goes_away_meanwhile_is_sent_later() {
     for server in collectors().await {
-        server.script([Reply::Fail(Fault::Invalid); 15]);
-        let sender = Sender::with(&server, &[], GLACIAL).unwrap();
-        let delivery = sender.deliver(&GOOD).await;
-        let nothing = Delivery {
-            accepted: 0,
-            dropped: 8,
-        };
-        assert_eq!(delivery, nothing);
-        assert_eq!(server.tries().len(), 15);
-        assert_eq!(sender.refused(), 8);
+        // The whole, its first half, the first of that; then it goes away.
+        server.script([
+            Reply::Fail(Fault::Invalid),
+            Reply::Fail(Fault::Invalid),
+            Reply::Accept,
+            Reply::Fail(Fault::Unavailable),
+        ]);
+        let mut sender = Sender::new(&server);
+        assert_eq!(sender.deliver(&GOOD).await, all(8));
+        assert_eq!(
+            server.received(),
+            [batch(&GOOD[..2]), {
+                let mut rest = batch(&GOOD[2..4]);
+                rest.resource_spans.extend(batch(&GOOD[4..]).resource_spans);
+                rest
+            }]
+        );
     }
 }
 
 #[tokio::test]
-async fn a_span_that_a_collector_always_fails_at_is_given_up_when_others_pass() {
+async fn a_collector_that_refuses_everything_loses_nothing() {
+    for server in collectors().await {
+        server.bear_grudge_against_all(Fault::Invalid);
+        let mut sender = Sender::new(&server);
+        sender.add(&GOOD);
+        let tried = || server.tries().len() > 100;
+        sender.send_until("it was tried often", |_| tried()).await;
+        server.forgive();
+        assert_eq!(sender.deliver(&["x"]).await, all(9));
+        assert_eq!(sender.quarantined(), []);
+        assert_eq!(sender.lost(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_a_collector_fails_at_holds_no_other_up() {
     for server in collectors().await {
         server.bear_grudge("bad", Fault::Internal);
-        let sender = Sender::new(&server);
-        assert_eq!(sender.deliver(&ONE_IS_BAD).await, ALL_BUT_ONE);
-        let mut names = server.names();
-        names.sort();
-        assert_eq!(names, GOOD);
-        assert_eq!(sender.refused(), 1);
+        let mut sender = Sender::new(&server);
+        sender.add(&ONE_IS_BAD);
+        let has = |name: &str| server.names().iter().any(|it| it == name);
+        let all_good = || GOOD.iter().all(|name| has(name));
+        sender
+            .send_among_others("the good ones passed", all_good)
+            .await;
+        assert!(has("other"));
+
+        // Only the span that it fails at is left, and stays.
+        let one_is_left = |batches: &TraceBatches| waiting(batches) == [1];
+        sender.send_until("one is left", one_is_left).await;
+        assert!(!has("bad"));
+        assert_eq!((sender.quarantined().len(), sender.lost()), (0, 0));
+
+        server.forgive();
+        sender.deliver(&[]).await;
+        assert_eq!(server.received().last(), Some(&batch(&["bad"])));
+    }
+}
+
+#[tokio::test]
+async fn halves_survive_a_restart() {
+    for server in collectors().await {
+        server.bear_grudge("bad", Fault::Internal);
+        let mut sender = Sender::new(&server);
+        sender.add(&ONE_IS_BAD);
+        let one_half = || server.names().iter().any(|name| name == "a");
+        sender.send_among_others("it is split", one_half).await;
+        assert!(waiting(&sender.batches).iter().all(|spans| *spans < 9));
+
+        let mut sender = sender.restart(&server);
+        server.forgive();
+        sender.deliver(&[]).await;
+        let names = server.names();
+        for name in ONE_IS_BAD {
+            assert!(
+                names.iter().any(|it| it == name),
+                "{name} is not in {names:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bad_batch_costs_no_newer_one_its_place() {
+    for server in collectors().await {
+        server.bear_grudge("bad", Fault::Internal);
+        // Room for a few batches.
+        let mut sender = Sender::with_bytes(&server, &[], QUICK, 16 * 1024);
+        sender.add(&["bad"]);
+        for number in 0..50 {
+            let name = format!("other {number}");
+            assert_eq!(sender.add(&[&name]), 0);
+            let one_is_left = |batches: &TraceBatches| waiting(batches) == [1];
+            sender.send_until("it passed", one_is_left).await;
+            assert!(server.names().contains(&name));
+        }
+        assert_eq!(sender.lost(), 0);
     }
 }
 
@@ -77,7 +176,7 @@ async fn a_span_that_a_collector_always_fails_at_is_given_up_when_others_pass() 
 async fn a_collector_that_fails_at_everything_for_long_loses_nothing() {
     for server in collectors().await {
         server.script([Reply::Fail(Fault::Internal); 95]);
-        let sender = Sender::new(&server);
+        let mut sender = Sender::new(&server);
         assert_eq!(sender.deliver(&["a", "b", "c"]).await, all(3));
         let mut names = server.names();
         names.sort();

@@ -1,6 +1,6 @@
 //! An exporter on its way to a collector, and batches to send.
 
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
@@ -8,9 +8,12 @@ use opentelemetry_proto::tonic::{
 };
 use spanplane::{
     backoff::Backoff,
-    export::{Delivery, ExportSetupError, Exporter, OtlpSettings, OwnMetrics, Signal},
+    disk::LocalDisk,
+    export::{Exporter, OtlpSettings, OwnMetrics, Signal, SpanSender},
     metrics::Metrics,
+    outbox::{BatchId, Quarantine, Quarantined, TraceBatches, WaitingBatch},
 };
+use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use spanplane::spans::EncodedSpans;
@@ -33,9 +36,24 @@ pub(crate) const GLACIAL: Backoff = Backoff {
 
 pub(crate) type Variables<'a> = &'a [(&'a str, &'a str)];
 
+/// What waits on disk for a collector, and who sends it there.
 pub(crate) struct Sender {
-    pub(crate) exporter: Exporter,
-    metrics: Metrics,
+    #[expect(clippy::struct_field_names, reason = "the type has the same name")]
+    sender: SpanSender,
+    pub(crate) batches: Arc<TraceBatches>,
+    pub(crate) metrics: Metrics,
+    folder: TempDir,
+}
+
+/// What became of spans that were sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Delivery {
+    /// The collector took them.
+    pub(crate) accepted: u64,
+    /// The collector took a batch of which it rejected them.
+    pub(crate) rejected: u64,
+    /// They are in quarantine.
+    pub(crate) quarantined: u64,
 }
 
 /// Both kinds of collectors.
@@ -61,34 +79,145 @@ fn settings(signal: Signal, server: &OtlpServer, variables: Variables<'_>) -> Ot
         let found = variables.iter().chain(&own).find(|(key, _)| *key == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    let settings = OtlpSettings::from_variables(&lookup, signal).unwrap();
+    let mut ignored = Vec::new();
+    let settings = OtlpSettings::from_variables(&lookup, signal, &mut ignored);
+    assert_eq!(ignored, []);
     settings.unwrap()
 }
 
 pub(crate) fn own_metrics(server: &OtlpServer, variables: Variables<'_>) -> OwnMetrics {
     let settings = settings(Signal::Metrics, server, variables);
-    OwnMetrics::new(settings, Handle::current()).unwrap()
+    OwnMetrics::new(settings, Handle::current())
 }
 
 impl Sender {
     pub(crate) fn new(server: &OtlpServer) -> Self {
-        Self::with(server, &[], QUICK).unwrap()
+        Self::with(server, &[], QUICK)
     }
 
-    pub(crate) fn with(
+    pub(crate) fn with(server: &OtlpServer, variables: Variables<'_>, backoff: Backoff) -> Self {
+        Self::with_bytes(server, variables, backoff, 1 << 20)
+    }
+
+    /// The same, with room for so much.
+    pub(crate) fn with_bytes(
         server: &OtlpServer,
         variables: Variables<'_>,
         backoff: Backoff,
-    ) -> Result<Self, ExportSetupError> {
+        max_bytes: u64,
+    ) -> Self {
         let metrics = Metrics::new().unwrap();
         let settings = settings(Signal::Traces, server, variables);
-        let exporter = Exporter::new(&settings, metrics.clone(), backoff)?;
-        Ok(Self { exporter, metrics })
+        let exporter = Exporter::new(&settings, metrics.clone());
+        let folder = tempfile::tempdir().unwrap();
+        let batches =
+            TraceBatches::open(Arc::new(LocalDisk), folder.path().join("traces"), max_bytes)
+                .unwrap();
+        let batches = Arc::new(batches);
+        let quarantine = Quarantine::open(
+            Arc::new(LocalDisk),
+            folder.path().join("quarantine"),
+            max_bytes,
+        )
+        .unwrap();
+        let sender = SpanSender::new(
+            exporter,
+            Arc::clone(&batches),
+            Arc::new(quarantine),
+            metrics.clone(),
+            backoff,
+            Arc::default(),
+        );
+        Self {
+            sender,
+            batches,
+            metrics,
+            folder,
+        }
     }
 
-    pub(crate) async fn deliver(&self, names: &[&str]) -> Delivery {
-        let delivery = self.exporter.deliver(EncodedSpans::of(&batch(names)));
-        tokio::time::timeout(PATIENCE, delivery).await.unwrap()
+    /// Another process takes over.
+    pub(crate) fn restart(self, server: &OtlpServer) -> Self {
+        let mut next = Self::new(server);
+        drop((self.sender, self.batches));
+        let parts = ["traces", "quarantine"].map(|name| self.folder.path().join(name));
+        let [traces, quarantine] = parts;
+        next.batches = Arc::new(TraceBatches::open(Arc::new(LocalDisk), traces, 1 << 20).unwrap());
+        let settings = settings(Signal::Traces, server, &[]);
+        next.sender = SpanSender::new(
+            Exporter::new(&settings, next.metrics.clone()),
+            Arc::clone(&next.batches),
+            Arc::new(Quarantine::open(Arc::new(LocalDisk), quarantine, 1 << 20).unwrap()),
+            next.metrics.clone(),
+            QUICK,
+            Arc::default(),
+        );
+        next.folder = self.folder;
+        next
+    }
+
+    /// Puts a batch in line.
+    pub(crate) fn add(&self, names: &[&str]) -> u64 {
+        let spans = EncodedSpans::of(&batch(names));
+        self.batches.add(&spans).unwrap()
+    }
+
+    /// Sends until something is so.
+    pub(crate) async fn send_until(&mut self, what: &str, is_so: impl Fn(&TraceBatches) -> bool) {
+        let batches = Arc::clone(&self.batches);
+        let waiting = async {
+            while !is_so(&batches) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            () = self.sender.run() => panic!("it ended"),
+            waited = tokio::time::timeout(PATIENCE, waiting) => {
+                assert!(waited.is_ok(), "waited in vain until {what}");
+            }
+        }
+    }
+
+    /// The same, while other batches come and pass.
+    pub(crate) async fn send_among_others(&mut self, what: &str, is_so: impl Fn() -> bool) {
+        let others = EncodedSpans::of(&batch(&["other"]));
+        let is_so = |batches: &TraceBatches| {
+            batches.add(&others).unwrap();
+            is_so()
+        };
+        self.send_until(what, is_so).await;
+    }
+
+    /// Sends until nothing waits any more.
+    pub(crate) async fn deliver(&mut self, names: &[&str]) -> Delivery {
+        let before = self.delivered();
+        self.add(names);
+        self.send_until("nothing waits", TraceBatches::is_empty)
+            .await;
+        let after = self.delivered();
+        Delivery {
+            accepted: after.accepted - before.accepted,
+            rejected: after.rejected - before.rejected,
+            quarantined: after.quarantined - before.quarantined,
+        }
+    }
+
+    fn delivered(&self) -> Delivery {
+        let held = self.quarantined();
+        let held = held.iter().map(|file| TraceBatches::spans_of(&file.name));
+        Delivery {
+            accepted: self.exported(),
+            rejected: self.rejected(),
+            quarantined: held.sum(),
+        }
+    }
+
+    pub(crate) fn quarantine(&self) -> PathBuf {
+        self.folder.path().join("quarantine")
+    }
+
+    pub(crate) fn quarantined(&self) -> Vec<Quarantined> {
+        Quarantine::list(&LocalDisk, &self.quarantine()).unwrap()
     }
 
     pub(crate) fn counted(&self, name: &str) -> u64 {
@@ -100,8 +229,14 @@ impl Sender {
         self.counted("spanplane_export_failures_total")
     }
 
-    pub(crate) fn refused(&self) -> u64 {
-        self.counted("spanplane_spans_lost_total{reason=\"refused\"}")
+    /// Spans that are lost, other than those that the collector rejected.
+    pub(crate) fn lost(&self) -> u64 {
+        let reasons = ["refused", "outbox_full", "unreadable"];
+        let lost = reasons.map(|reason| {
+            let name = format!("spanplane_spans_lost_total{{reason=\"{reason}\"}}");
+            self.counted(&name)
+        });
+        lost.iter().sum()
     }
 
     pub(crate) fn rejected(&self) -> u64 {
@@ -111,6 +246,14 @@ impl Sender {
     pub(crate) fn exported(&self) -> u64 {
         self.counted("spanplane_spans_exported_total")
     }
+}
+
+/// How many spans each of the batches holds that wait.
+pub(crate) fn waiting(batches: &TraceBatches) -> Vec<u64> {
+    let first = batches.first_from(BatchId::default());
+    let next = |batch: &WaitingBatch| batches.first_from(batch.id.next());
+    let waiting = std::iter::successors(first, next);
+    waiting.map(|batch| batch.spans).collect()
 }
 
 pub(crate) fn counted(metrics: &Metrics, name: &str) -> u64 {
@@ -146,6 +289,6 @@ pub(crate) fn batch(names: &[&str]) -> ExportTraceServiceRequest {
 pub(crate) fn all(count: u64) -> Delivery {
     Delivery {
         accepted: count,
-        dropped: 0,
+        ..Delivery::default()
     }
 }

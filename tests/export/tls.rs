@@ -1,17 +1,14 @@
 //! Whom the exporter trusts, and who it says it is.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use opentelemetry_sdk::metrics::{data::ResourceMetrics, exporter::PushMetricExporter as _};
-use spanplane::export::{ExportSetupError, TlsFileError};
 use tempfile::TempDir;
-
-use spanplane::spans::EncodedSpans;
 
 use crate::{
     authority::{Authority, Issued, ServerTls},
     otlp::OtlpServer,
-    setup::{PATIENCE, QUICK, Sender, Variables, all, batch, own_metrics},
+    setup::{PATIENCE, QUICK, Sender, Variables, all, counted, own_metrics},
 };
 
 struct Files(TempDir);
@@ -41,12 +38,11 @@ async fn collectors(tls: &ServerTls) -> [OtlpServer; 2] {
 }
 
 /// Returns once it is clear that the collector is not spoken to.
-async fn fails(sender: &Sender, server: &OtlpServer) {
-    let delivery = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
-    let connected = server.connected(3);
+async fn fails(sender: &mut Sender, server: &OtlpServer) {
+    sender.add(&["a"]);
     tokio::select! {
-        delivery = delivery => panic!("{delivery:?}"),
-        connected = tokio::time::timeout(PATIENCE, connected) => connected.unwrap(),
+        () = sender.send_until("never", |_| false) => {}
+        () = server.connected(3) => {}
     }
     assert!(sender.failures() > 0);
     assert!(server.received().is_empty());
@@ -58,7 +54,7 @@ async fn the_given_authority_is_trusted() {
     let ca = files.write("ca.pem", &authority.pem());
     for server in collectors(&authority.server()).await {
         let variables = [("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str())];
-        let sender = Sender::with(&server, &variables, QUICK).unwrap();
+        let mut sender = Sender::with(&server, &variables, QUICK);
         assert_eq!(sender.deliver(&["a"]).await, all(1));
         assert_eq!(sender.failures(), 0);
     }
@@ -70,8 +66,8 @@ async fn nobody_else_is() {
     let ca = files.write("other.pem", &other.pem());
     for server in collectors(&authority.server()).await {
         let variables = [("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str())];
-        let sender = Sender::with(&server, &variables, QUICK).unwrap();
-        fails(&sender, &server).await;
+        let mut sender = Sender::with(&server, &variables, QUICK);
+        fails(&mut sender, &server).await;
     }
 }
 
@@ -83,8 +79,8 @@ async fn a_collector_of_another_name_is_not_trusted() {
     tls.shown = authority.issue("elsewhere.example");
     for server in collectors(&tls).await {
         let variables = [("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str())];
-        let sender = Sender::with(&server, &variables, QUICK).unwrap();
-        fails(&sender, &server).await;
+        let mut sender = Sender::with(&server, &variables, QUICK);
+        fails(&mut sender, &server).await;
     }
 }
 
@@ -99,15 +95,15 @@ async fn a_client_shows_the_certificate_that_is_asked_for() {
     tls.clients = Some(authority.pem());
     for server in collectors(&tls).await {
         let anonymous = [("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str())];
-        let sender = Sender::with(&server, &anonymous, QUICK).unwrap();
-        fails(&sender, &server).await;
+        let mut sender = Sender::with(&server, &anonymous, QUICK);
+        fails(&mut sender, &server).await;
 
         let known = [
             ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str()),
             ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &certificate),
             ("OTEL_EXPORTER_OTLP_CLIENT_KEY", &key),
         ];
-        let sender = Sender::with(&server, &known, QUICK).unwrap();
+        let mut sender = Sender::with(&server, &known, QUICK);
         assert_eq!(sender.deliver(&["a"]).await, all(1));
     }
 }
@@ -143,16 +139,96 @@ async fn the_same_holds_for_metrics() {
     }
 }
 
+/// Delivers a span; once that failed for a while, `mend` puts things right, and it arrives.
+async fn arrives_after(sender: &mut Sender, mend: impl FnOnce()) {
+    let metrics = sender.metrics.clone();
+    let delivery = sender.deliver(&["a"]);
+    let mended = async {
+        until(|| counted(&metrics, "spanplane_export_failures_total") >= 3).await;
+        mend();
+    };
+    let (delivery, ()) = tokio::join!(delivery, mended);
+    assert_eq!(delivery, all(1));
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let looking = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+}
+
 #[tokio::test]
-async fn a_bad_file_is_an_error_at_the_start() {
+async fn an_authority_that_is_replaced_on_disk_is_trusted_from_then_on() {
     let (authority, files) = (Authority::new(), Files::new());
-    let text = files.write("text.pem", "no certificate");
     for server in collectors(&authority.server()).await {
-        let variables = [("OTEL_EXPORTER_OTLP_CERTIFICATE", text.as_str())];
-        let error = Sender::with(&server, &variables, QUICK).err().unwrap();
-        let ExportSetupError::TlsFile(TlsFileError::NoCertificate { path }) = error else {
-            panic!("{error:?}");
+        let ca = files.write("ca.pem", &Authority::new().pem());
+        let variables = [("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str())];
+        let mut sender = Sender::with(&server, &variables, QUICK);
+        let replace = || drop(files.write("ca.pem", &authority.pem()));
+        arrives_after(&mut sender, replace).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_is_replaced_on_disk_is_shown_from_then_on() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let ca = files.write("ca.pem", &authority.pem());
+    let mut tls = authority.server();
+    tls.clients = Some(authority.pem());
+    for server in collectors(&tls).await {
+        let write = |issued: Issued| {
+            let certificate = files.write("client.pem", &issued.certificate);
+            [certificate, files.write("client.key", &issued.key)]
         };
-        assert_eq!(path, files.path("text.pem"));
+        let [certificate, key] = write(Authority::new().issue("spanplane"));
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str()),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &certificate),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", &key),
+        ];
+        let mut sender = Sender::with(&server, &variables, QUICK);
+        let replace = || drop(write(authority.issue("spanplane")));
+        arrives_after(&mut sender, replace).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_or_not_usable_is_waited_for() {
+    let (authority, files) = (Authority::new(), Files::new());
+    for server in collectors(&authority.server()).await {
+        for unusable in [None, Some("not a certificate")] {
+            let ca = match unusable {
+                None => files.path("missing.pem").to_str().unwrap().to_owned(),
+                Some(text) => files.write("ca.pem", text),
+            };
+            let variables = [("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str())];
+            let mut sender = Sender::with(&server, &variables, QUICK);
+            let mend = || fs::write(&ca, authority.pem()).unwrap();
+            arrives_after(&mut sender, mend).await;
+            fs::remove_file(&ca).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn metrics_follow_certificates_that_are_replaced_too() {
+    let (authority, files) = (Authority::new(), Files::new());
+    for server in collectors(&authority.server()).await {
+        let ca = files.path("ca.pem").to_str().unwrap().to_owned();
+        let variables = [("OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", ca.as_str())];
+        let exporter = own_metrics(&server, &variables);
+        let metrics = ResourceMetrics::default();
+        for content in [None, Some(Authority::new().pem()), Some(authority.pem())] {
+            if let Some(content) = content {
+                files.write("ca.pem", &content);
+            }
+            // The one that fails finds them, the next one has them.
+            exporter.export(&metrics).await.unwrap_err();
+        }
+        exporter.export(&metrics).await.unwrap();
+        fs::remove_file(&ca).unwrap();
     }
 }

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use spanplane::spans::EncodedSpans;
-
 use crate::{
     otlp::{Fault, OtlpServer, Reply},
-    setup::{GLACIAL, PATIENCE, QUICK, Sender, all, batch, collectors},
+    setup::{GLACIAL, QUICK, Sender, all, batch, collectors},
 };
 
 /// Longest time for one call, where a collector does not answer.
@@ -24,11 +22,11 @@ async fn whatever_passes_is_waited_for() {
             Fault::NoSuchService,
         ];
         server.script(faults.map(Reply::Fail));
-        let sender = Sender::new(&server);
+        let mut sender = Sender::new(&server);
         assert_eq!(sender.deliver(&["a", "b"]).await, all(2));
         assert_eq!(server.received(), [batch(&["a", "b"])]);
         assert_eq!((sender.failures(), sender.exported()), (6, 2));
-        assert_eq!(sender.refused(), 0);
+        assert_eq!(sender.lost(), 0);
     }
 }
 
@@ -38,7 +36,7 @@ async fn no_number_of_failures_is_too_much_when_it_is_not_about_the_spans() {
         for fault in [Fault::Unavailable, Fault::Exhausted, Fault::Denied] {
             server.script([Reply::Fail(fault); 40]);
         }
-        let sender = Sender::new(&server);
+        let mut sender = Sender::new(&server);
         assert_eq!(sender.deliver(&["a", "b"]).await, all(2));
         assert_eq!(server.received(), [batch(&["a", "b"])]);
         assert_eq!(sender.failures(), 120);
@@ -53,7 +51,7 @@ async fn a_collector_that_says_how_long_is_asked_again_then() {
         server.script([Reply::Throttle(Duration::from_millis(after))]);
         let mut backoff = GLACIAL;
         backoff.first = Duration::from_millis(1);
-        let sender = Sender::with(&server, &[], backoff).unwrap();
+        let mut sender = Sender::with(&server, &[], backoff);
         let began = tokio::time::Instant::now();
         assert_eq!(sender.deliver(&["a"]).await, all(1));
         assert!(began.elapsed() >= Duration::from_millis(after));
@@ -65,10 +63,10 @@ async fn a_collector_that_says_how_long_is_asked_again_then() {
 async fn a_retry_after_of_nothing_is_no_reason_to_hurry() {
     let server = OtlpServer::start_http().await;
     server.script([Reply::Throttle(Duration::ZERO)]);
-    let sender = Sender::with(&server, &[], GLACIAL).unwrap();
-    let delivery = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
+    let mut sender = Sender::with(&server, &[], GLACIAL);
+    sender.add(&["a"]);
     tokio::select! {
-        delivery = delivery => panic!("{delivery:?}"),
+        () = sender.send_until("never", |_| false) => {}
         () = async {
             server.tried(1).await;
             // Another try would come at once.
@@ -82,7 +80,7 @@ async fn a_retry_after_of_nothing_is_no_reason_to_hurry() {
 async fn a_call_without_an_answer_ends_and_the_next_takes_another_connection() {
     for server in collectors().await {
         server.script([Reply::Hang]);
-        let sender = Sender::with(&server, &[SHORT], QUICK).unwrap();
+        let mut sender = Sender::with(&server, &[SHORT], QUICK);
         assert_eq!(sender.deliver(&["a"]).await, all(1));
         assert_eq!(server.tries().len(), 2);
         assert_eq!(server.connections(), 2);
@@ -93,7 +91,7 @@ async fn a_call_without_an_answer_ends_and_the_next_takes_another_connection() {
 #[tokio::test]
 async fn a_connection_that_is_cut_is_made_anew() {
     for server in collectors().await {
-        let sender = Sender::new(&server);
+        let mut sender = Sender::new(&server);
         assert_eq!(sender.deliver(&["a"]).await, all(1));
         server.script([Reply::Reset, Reply::Reset]);
         assert_eq!(sender.deliver(&["b"]).await, all(1));
@@ -107,15 +105,16 @@ async fn a_batch_that_was_abandoned_can_be_delivered_again() {
     for is_grpc in [true, false] {
         let gone = OtlpServer::start_at(is_grpc, "127.0.0.1:0").await;
         let address = gone.url().strip_prefix("http://").unwrap().to_owned();
-        let sender = Sender::with(&gone, &[SHORT], QUICK).unwrap();
+        let mut sender = Sender::with(&gone, &[SHORT], QUICK);
         drop(gone);
-        let in_vain = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
+        sender.add(&["a"]);
+        let in_vain = sender.send_until("never", |_| false);
         let limit = Duration::from_millis(100);
         tokio::time::timeout(limit, in_vain).await.unwrap_err();
         assert!(sender.failures() > 0);
 
         let server = OtlpServer::start_at(is_grpc, &address).await;
-        assert_eq!(sender.deliver(&["a"]).await, all(1));
+        assert_eq!(sender.deliver(&[]).await, all(1));
         assert_eq!(server.received(), [batch(&["a"])]);
     }
 }
@@ -131,7 +130,7 @@ async fn a_redirect_is_not_followed_and_a_web_page_is_no_answer() {
         Reply::Http(400, &[], "Client sent an HTTP request to an HTTPS server."),
         Reply::Http(415, &[], "no gzip, please"),
     ]);
-    let sender = Sender::new(&server);
+    let mut sender = Sender::new(&server);
     assert_eq!(sender.deliver(&["a", "b"]).await, all(2));
     assert_eq!(server.received(), [batch(&["a", "b"])]);
     assert_eq!(server.tries().len(), 5);
@@ -141,7 +140,7 @@ async fn a_redirect_is_not_followed_and_a_web_page_is_no_answer() {
 async fn a_status_that_is_none_does_no_harm() {
     let server = OtlpServer::start_grpc().await;
     server.script([Reply::Fail(Fault::OddDetails)]);
-    let sender = Sender::new(&server);
+    let mut sender = Sender::new(&server);
     assert_eq!(sender.deliver(&["a"]).await, all(1));
     assert_eq!(sender.failures(), 1);
 }
@@ -151,8 +150,6 @@ async fn an_endless_answer_is_not_read_to_its_end() {
     let server = OtlpServer::start_http().await;
     let words: &'static str = "x".repeat(8 << 20).leak();
     server.script([Reply::Http(503, &[], words), Reply::Http(200, &[], words)]);
-    let sender = Sender::new(&server);
-    let delivery = sender.exporter.deliver(EncodedSpans::of(&batch(&["a"])));
-    let delivery = tokio::time::timeout(PATIENCE, delivery).await.unwrap();
-    assert_eq!(delivery, all(1));
+    let mut sender = Sender::new(&server);
+    assert_eq!(sender.deliver(&["a"]).await, all(1));
 }

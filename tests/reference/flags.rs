@@ -74,7 +74,7 @@ fn row(flag: &Arg) -> String {
 async fn no_flag_of_the_program_is_missing_and_none_is_made_up() {
     let place = Place::new();
     let mut help = String::new();
-    let commands = "demo view ls show diff why history health completions".split(' ');
+    let commands = "demo view ls show diff why history health quarantine completions".split(' ');
     for command in std::iter::once(None).chain(commands.map(Some)) {
         let arguments: Vec<_> = command.into_iter().chain(["--help"]).collect();
         let output = place.output(&arguments).await;

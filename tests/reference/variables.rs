@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::BTreeSet, str::FromStr};
 
 use object_store::{aws::AmazonS3ConfigKey, azure::AzureConfigKey, gcp::GoogleConfigKey};
-use spanplane::export::{OtlpSettings, Sampler, Signal, resource_from_variables};
+use spanplane::config::Telemetry;
 
 use crate::page::all;
 
@@ -21,15 +21,7 @@ fn opentelemetrys_variables_are_those_that_are_looked_up() {
         };
         Some(value.to_owned())
     };
-    for signal in [Signal::Traces, Signal::Metrics] {
-        assert!(
-            OtlpSettings::from_variables(&lookup, signal)
-                .unwrap()
-                .is_some()
-        );
-    }
-    resource_from_variables(&lookup).unwrap();
-    Sampler::from_variables(&lookup).unwrap();
+    Telemetry::from_variables(&lookup);
 
     let told = all("OTEL_[A-Z_]+");
     let told: BTreeSet<_> = told.iter().map(|name| of_any_signal(name)).collect();

@@ -4,9 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use spanplane::{
     bell::Bell,
+    disk::LocalDisk,
     metrics::Metrics,
     record::Record,
-    spool::{AppendError, LocalDisk, Spool, SpoolSettings},
+    spool::{AppendError, Spool, SpoolSettings},
 };
 use tokio::task::JoinSet;
 
@@ -22,17 +23,11 @@ async fn concurrent_appends_are_each_handed_out_once_and_a_tasks_own_in_order() 
         data_dir: data_dir.path().to_owned(),
         max_bytes: ROOMY / 8,
         sync: PATIENCE,
+        syncs_itself: true,
     };
     let metrics = Metrics::new().unwrap();
     let bell = Arc::new(Bell::default());
-    let open = || {
-        Spool::open(
-            &settings,
-            Arc::new(LocalDisk::default()),
-            &metrics,
-            Arc::clone(&bell),
-        )
-    };
+    let open = || Spool::open(&settings, Arc::new(LocalDisk), &metrics, Arc::clone(&bell));
     let (spool, mut follower) = open().unwrap();
 
     let mut tasks = JoinSet::new();

@@ -32,7 +32,7 @@ fn assert_goes_on(home: &Home, log: &mut Log, handed_out: &[(Position, Record)])
     log.append(&numbered(1000)).unwrap();
     assert_eq!(log.records(), [numbered(1000)]);
     let positions: Vec<_> = handed_out.iter().map(|(position, _)| *position).collect();
-    log.follower.finish(&positions);
+    log.follower.finish(&positions).unwrap();
     assert_eq!(home.files("seg"), [home.segment(2)]);
 }
 

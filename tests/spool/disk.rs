@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
 };
 
-use spanplane::spool::{Disk, LocalDisk, SegmentFile};
+use spanplane::disk::{DirEntry, Disk, DiskFile, DiskLock, LocalDisk};
 
 use crate::home::PATIENCE;
 
@@ -40,7 +40,6 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    disk: LocalDisk,
 }
 
 /// A handle: the log has one, the test another.
@@ -122,17 +121,37 @@ impl TestDisk {
 }
 
 impl Disk for TestDisk {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.ask(Call::Create)?;
-        Ok(Arc::new(TestFile {
-            disk: self.clone(),
-            bytes: Mutex::new(0),
-            file: self.0.disk.create(path)?,
-        }))
+        Ok(self.wrap(path, LocalDisk.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        LocalDisk.open(path)
+    }
+
+    fn open_to_append(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(path, LocalDisk.open_to_append(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        LocalDisk.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        LocalDisk.rename_new(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.disk.remove(path)
+        LocalDisk.remove(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<DirEntry>> {
+        LocalDisk.list(folder)
+    }
+
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        LocalDisk.create_folder(folder)
     }
 
     fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
@@ -142,16 +161,34 @@ impl Disk for TestDisk {
     fn free_bytes(&self, _: &Path) -> io::Result<u64> {
         Ok(self.state().free.unwrap_or(u64::MAX))
     }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        LocalDisk.lock(path)
+    }
+}
+
+impl TestDisk {
+    /// Room is for segments: the log of what is done takes next to none.
+    fn wrap(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        if path.extension().is_none_or(|ending| ending != "seg") {
+            return file;
+        }
+        Arc::new(TestFile {
+            disk: self.clone(),
+            bytes: Mutex::new(0),
+            file,
+        })
+    }
 }
 
 #[derive(Debug)]
 struct TestFile {
     disk: TestDisk,
     bytes: Mutex<u64>,
-    file: Arc<dyn SegmentFile>,
+    file: Arc<dyn DiskFile>,
 }
 
-impl SegmentFile for TestFile {
+impl DiskFile for TestFile {
     fn append(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         self.disk.ask(Call::Append)?;
         let all: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
@@ -162,6 +199,14 @@ impl SegmentFile for TestFile {
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {

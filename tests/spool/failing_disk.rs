@@ -210,18 +210,23 @@ fn a_disk_that_takes_no_new_file_does_not_open() {
 }
 
 #[test]
-fn a_disk_too_full_for_a_new_segment_does_not_open_and_keeps_what_is_there() {
+fn a_disk_too_full_for_a_new_segment_opens_so_that_what_is_there_can_make_room() {
     let home = Home::new(ROOMY);
     home.open().append(&numbered(1)).unwrap();
     for room in 0..FIRST_OFFSET as u64 {
-        let refused = home.try_open(&TestDisk::with_room(room));
-        assert!(matches!(
-            refused,
-            Err(OpenError::Write(AppendError::Write { .. }))
-        ));
+        let disk = TestDisk::with_room(room);
+        let mut log = home.open_on(&disk);
         assert_eq!(home.files("seg"), [home.segment(1)]);
+        assert_kind(log.append(&numbered(2)), io::ErrorKind::StorageFull);
+        assert_eq!(log.records(), [numbered(1)]);
     }
-    assert_eq!(home.open().records(), [numbered(1)]);
+    let disk = TestDisk::with_room(0);
+    let mut log = home.open_on(&disk);
+    log.finish_all();
+    assert!(home.files("seg").is_empty());
+    disk.set_room(None);
+    log.append(&numbered(3)).unwrap();
+    assert_eq!(log.records(), [numbered(3)]);
 }
 
 #[test]

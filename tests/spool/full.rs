@@ -79,9 +79,9 @@ fn a_log_whose_records_were_all_followed_before_it_was_full_makes_room_too() {
         number += 1;
         positions.extend(log.follow().into_iter().map(|(position, _)| position));
     }
-    log.follower.finish(&positions);
+    log.follower.finish(&positions).unwrap();
     assert_eq!(log.records(), []);
-    log.follower.remove_unneeded();
+    log.follower.remove_unneeded().unwrap();
     assert_eq!(log.spool.gauge().used_bytes(), 0);
     assert!(fill(&log) > 25);
 }

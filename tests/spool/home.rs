@@ -73,7 +73,12 @@ impl Home {
         self.spool().join(format!("{id:020}.seg"))
     }
 
-    pub(crate) fn done(&self, id: u64) -> PathBuf {
+    pub(crate) fn done_log(&self) -> PathBuf {
+        self.spool().join("done.log")
+    }
+
+    /// Where older versions noted which records of a segment are done.
+    pub(crate) fn old_done_file(&self, id: u64) -> PathBuf {
         self.spool().join(format!("{id:020}.done"))
     }
 
@@ -113,6 +118,7 @@ pub(crate) fn open_at(
         data_dir: data_dir.to_owned(),
         max_bytes,
         sync,
+        syncs_itself: true,
     };
     let disk = Arc::new(disk.clone());
     let (spool, follower) = Spool::open(&settings, disk, &metrics, Arc::clone(&bell))?;
@@ -170,7 +176,7 @@ impl Log {
     /// Follows to the end and finishes everything, then lets go of what nobody needs.
     pub(crate) fn finish_all(&mut self) {
         let positions: Vec<_> = self.follow().into_iter().map(|(at, _)| at).collect();
-        self.follower.finish(&positions);
+        self.follower.finish(&positions).unwrap();
     }
 
     pub(crate) fn damaged(&self) -> u64 {

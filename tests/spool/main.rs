@@ -6,11 +6,10 @@
 mod concurrent;
 mod damage;
 mod disk;
-mod done_files;
+mod done_log;
 mod failing_disk;
 mod full;
 mod home;
-mod model;
 mod old_format;
 mod opening;
 mod removing;

@@ -65,7 +65,7 @@ fn a_lock_that_cannot_be_a_file_is_refused() {
     fs::create_dir(home.data_dir().join("lock")).unwrap();
     assert!(matches!(
         home.try_open(&TestDisk::default()),
-        Err(OpenError::Create { .. })
+        Err(OpenError::Lock { .. })
     ));
 }
 

@@ -36,16 +36,15 @@ fn a_hanging_record_keeps_its_own_segment_and_no_other() {
         .filter(|at| at.segment < hanging.segment)
         .copied()
         .collect();
-    log.follower.finish(&before);
+    log.follower.finish(&before).unwrap();
     for id in segments_of(&before) {
         assert!(!home.segment(id.0).try_exists().unwrap());
-        assert!(!home.done(id.0).try_exists().unwrap());
     }
     let others = positions
         .iter()
         .filter(|at| at.segment >= hanging.segment && **at != hanging);
     let others: Vec<_> = others.copied().collect();
-    log.follower.finish(&others);
+    log.follower.finish(&others).unwrap();
     let left = [home.segment(hanging.segment.0), home.segment(newest.0)];
     assert_eq!(home.files("seg"), left);
     assert_eq!(log.follower.read(hanging).unwrap(), sized(20, LENGTH));
@@ -54,9 +53,8 @@ fn a_hanging_record_keeps_its_own_segment_and_no_other() {
     let copy = home.crashed_copy();
     assert_eq!(copy.open().follow(), [(hanging, sized(20, LENGTH))]);
 
-    log.follower.finish(&[hanging]);
+    log.follower.finish(&[hanging]).unwrap();
     assert_eq!(home.files("seg"), [home.segment(newest.0)]);
-    assert_eq!(home.files("done"), [home.done(newest.0)]);
 }
 
 #[test]
@@ -90,7 +88,7 @@ fn a_segment_that_is_still_written_to_stays_although_all_in_it_is_done() {
     let (synced, mut follower) = log.close();
     assert!(synced);
     assert_eq!(follower.next_record().unwrap(), None);
-    follower.remove_unneeded();
+    follower.remove_unneeded().unwrap();
     assert_eq!(home.files("seg"), [home.segment(1)]);
     assert_eq!(home.open().records(), [numbered(2)]);
 }

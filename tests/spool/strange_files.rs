@@ -42,7 +42,7 @@ fn an_empty_or_hardly_begun_segment_is_cleared_away() {
     let mut log = home.open();
     log.append(&numbered(1)).unwrap();
     assert_eq!(log.records(), [numbered(1)]);
-    log.follower.remove_unneeded();
+    log.follower.remove_unneeded().unwrap();
     assert_eq!(home.files("seg"), [home.segment(6)]);
     assert_eq!((log.damaged(), log.torn()), (0, 0));
 }
@@ -119,4 +119,23 @@ fn a_segment_of_a_later_version_is_left_alone() {
         assert_eq!(fs::read(home.segment(5)).unwrap(), later);
         assert_eq!(fs::read(home.segment(6)).unwrap(), b"SPSPOOL2");
     }
+}
+
+#[test]
+fn a_file_with_the_highest_of_numbers_does_not_use_them_up() {
+    let home = Home::new(ROOMY);
+    home.open().append(&numbered(1)).unwrap();
+    fs::write(home.segment(u64::MAX), b"SPSPOOL1").unwrap();
+    fs::write(home.old_done_file(u64::MAX), b"").unwrap();
+    // An entry of the done log: one record, of that segment.
+    let mut record = u64::MAX.to_le_bytes().to_vec();
+    record.extend(8_u32.to_le_bytes());
+    let mut log = b"SPDONE01DONE\x01\0\0\0".to_vec();
+    log.extend(crc32fast::hash(&record).to_le_bytes());
+    log.extend(record);
+    fs::write(home.done_log(), log).unwrap();
+    home.open().append(&numbered(2)).unwrap();
+    let mut log = home.open();
+    assert_eq!(log.records(), [numbered(1), numbered(2)]);
+    assert!(home.segment(u64::MAX).try_exists().unwrap());
 }

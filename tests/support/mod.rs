@@ -18,6 +18,7 @@ pub mod s3;
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -29,19 +30,27 @@ use prost::Message as _;
 use serde_json::Value;
 use spanplane::{
     archive::{Archive, Compression, StoreUrl, Variables},
+    backoff::Backoff,
     capture::{read_capture, step_of},
     client::InspectorClient,
     config::{ServeArgs, Settings},
+    disk::LocalDisk,
     metrics::Metrics,
     proto::pipeline,
     record::{Record, RecordKind},
     serve::Sidecar,
-    spool::{LocalDisk, Spool, SpoolSettings},
+    spool::{Spool, SpoolSettings},
 };
 use tempfile::TempDir;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(3);
+
+/// A thirtieth of the pauses that a sidecar makes.
+pub const QUICK: Backoff = Backoff {
+    first: Duration::from_millis(7),
+    longest: Duration::from_millis(500),
+};
 
 const CAPTURES: [&str; 8] = [
     "broken",
@@ -125,7 +134,7 @@ impl Home {
             data_dir.to_str().unwrap(),
             "--metrics-address=none",
             "--viewer-address=none",
-            "--shutdown-timeout=60s",
+            "--shutdown-timeout=240s",
         ];
         if let Some(store) = &self.store {
             line.extend(["--store", store]);
@@ -137,6 +146,7 @@ impl Home {
             .validate()
             .unwrap();
         settings.store_variables = self.variables.clone();
+        settings.backoff = QUICK;
         settings
     }
 
@@ -177,15 +187,10 @@ pub async fn fill_spool(data_dir: &Path, records: &[Record]) {
         data_dir: data_dir.to_owned(),
         max_bytes: 1 << 30,
         sync: Duration::from_secs(1),
+        syncs_itself: true,
     };
     let metrics = Metrics::new().unwrap();
-    let (spool, _) = Spool::open(
-        &settings,
-        Arc::new(LocalDisk::default()),
-        &metrics,
-        Arc::default(),
-    )
-    .unwrap();
+    let (spool, _) = Spool::open(&settings, Arc::new(LocalDisk), &metrics, Arc::default()).unwrap();
     let appender = spool.appender();
     for record in records {
         appender.append(record.clone()).await.unwrap();
@@ -281,11 +286,16 @@ pub fn trace_id_of(document: &str) -> String {
 
 /// A message in the shipped layout.
 pub fn message(trace: &str, step: i32, kind: RecordKind, payload: &str) -> Record {
+    message_at(1_794_803_806, trace, step, kind, payload)
+}
+
+/// The same, of a call at this second.
+pub fn message_at(seconds: i64, trace: &str, step: i32, kind: RecordKind, payload: &str) -> Record {
     use pipeline::{CompositionMeta, StepMeta, step_meta::Context};
 
     let meta = StepMeta {
         timestamp: Some(prost_types::Timestamp {
-            seconds: 1_794_803_806,
+            seconds,
             nanos: 5_000_000,
         }),
         trace_id: trace.to_owned(),
@@ -331,4 +341,18 @@ pub fn raw_message(kind: RecordKind, payload: &[u8], meta: &[u8]) -> Record {
         received_at: spanplane::time::Timestamp::default(),
         message: message.into(),
     }
+}
+
+/// What is answered at an address.
+pub async fn get(address: Option<SocketAddr>, path: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let mut stream = tokio::net::TcpStream::connect(address.unwrap())
+        .await
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }

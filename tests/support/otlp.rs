@@ -125,7 +125,7 @@ pub(crate) struct OtlpServer {
 #[derive(Default)]
 struct Shared {
     script: Mutex<VecDeque<Reply>>,
-    /// Answers so to every batch that holds a span of this name.
+    /// Answers so to every batch that holds a span of this name; without a name, to all.
     grudge: Mutex<Option<(&'static str, Fault)>>,
     tries: watch::Sender<Vec<HeaderMap>>,
     received: watch::Sender<Vec<ExportTraceServiceRequest>>,
@@ -201,6 +201,16 @@ impl OtlpServer {
         *self.shared.grudge.lock().unwrap() = Some((name, fault));
     }
 
+    /// Answers so to every batch.
+    pub(crate) fn bear_grudge_against_all(&self, fault: Fault) {
+        self.bear_grudge("", fault);
+    }
+
+    /// Takes everything from now on.
+    pub(crate) fn forgive(&self) {
+        *self.shared.grudge.lock().unwrap() = None;
+    }
+
     /// What was taken.
     pub(crate) fn received(&self) -> Vec<ExportTraceServiceRequest> {
         self.shared.received.borrow().clone()
@@ -264,7 +274,7 @@ impl Shared {
         let mut reply = self.next_reply(headers);
         let grudge = *self.grudge.lock().unwrap();
         if let Some((name, fault)) = grudge
-            && names_of(&request).any(|span| span == name)
+            && (name.is_empty() || names_of(&request).any(|span| span == name))
         {
             reply = Reply::Fail(fault);
         }

@@ -10,7 +10,8 @@ use serde_json::Value;
 use spanplane::client::InspectorClient;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
     process::{Child, Command},
 };
 
@@ -97,6 +98,11 @@ impl Running {
         }
     }
 
+    /// Where it serves this.
+    pub fn listening(&self, what: &str) -> &str {
+        self.listening[what].as_str().unwrap()
+    }
+
     /// Asks it to end, and returns how it did, what it printed and what it logged.
     pub async fn terminate(self) -> (ExitStatus, String, String) {
         self.end_by(Signal::TERM).await
@@ -115,11 +121,14 @@ impl Running {
         (self.child.wait().await.unwrap(), printed, logged)
     }
 
-    pub async fn get(&self, path: &str) -> String {
-        use tokio::io::AsyncWriteExt as _;
-
+    /// A connection to where metrics and health are served.
+    pub async fn connect(&self) -> TcpStream {
         let address = self.listening["metrics"].as_str().unwrap();
-        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        TcpStream::connect(address).await.unwrap()
+    }
+
+    pub async fn get(&self, path: &str) -> String {
+        let mut stream = self.connect().await;
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();

@@ -1,6 +1,10 @@
 //! A real S3 server in this process, that can be told to fail.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
 use hyper_util::{
@@ -35,6 +39,18 @@ pub enum Mood {
     Hangs,
     /// Takes no object whose key holds this word.
     Refuses(&'static str),
+    /// Answers so where the key holds this word.
+    FailsAt(&'static str, u16, &'static str),
+    /// Is overloaded, and takes one write in ten.
+    Throttles,
+    /// Takes nothing that comes with a header of this name, or of one that begins with it.
+    RefusesHeader(&'static str),
+    /// Answers every write with this status and code, also that of the check.
+    RefusesAll(u16, &'static str),
+    /// Does so until this many writes were not taken, since the start.
+    RefusesUntil(usize, u16, &'static str),
+    /// Lists objects whose key holds this word, and finds none of them.
+    Hides(&'static str),
 }
 
 #[derive(Debug)]
@@ -45,6 +61,8 @@ pub struct S3Server {
     failures: watch::Sender<usize>,
     /// Writes that were taken.
     writes: watch::Sender<usize>,
+    /// Paths of writes, taken or not.
+    tries: Arc<Mutex<Vec<String>>>,
     accepting: JoinHandle<()>,
     folder: TempDir,
 }
@@ -62,7 +80,13 @@ impl S3Server {
         let (mood, moods) = watch::channel(Mood::Works);
         let failures = watch::Sender::new(0);
         let writes = watch::Sender::new(0);
-        let counters = Arc::new((failures.clone(), writes.clone()));
+        let writing = Arc::new(tokio::sync::Mutex::new(()));
+        let tries = Arc::default();
+        let counters = Arc::new(Counters {
+            failures: failures.clone(),
+            writes: writes.clone(),
+            tries: Arc::clone(&tries),
+        });
         #[expect(
             clippy::disallowed_methods,
             reason = "a server for tests has no stages"
@@ -73,12 +97,12 @@ impl S3Server {
                     return;
                 };
                 let (service, moods) = (service.clone(), moods.clone());
-                let counters = Arc::clone(&counters);
+                let (counters, writing) = (Arc::clone(&counters), Arc::clone(&writing));
                 let answer = service_fn(move |request| {
                     let (service, moods) = (service.clone(), moods.clone());
-                    let counters = Arc::clone(&counters);
+                    let (counters, writing) = (Arc::clone(&counters), Arc::clone(&writing));
                     async move {
-                        let answer = answer(request, service, moods, &counters).await;
+                        let answer = answer(request, service, moods, &counters, &writing).await;
                         Ok::<_, Infallible>(answer)
                     }
                 });
@@ -99,6 +123,7 @@ impl S3Server {
             mood,
             failures,
             writes,
+            tries,
             accepting,
             folder,
         }
@@ -123,9 +148,45 @@ impl S3Server {
         self.failed(before + 1).await;
     }
 
+    /// Writes that were not taken so far.
+    pub fn failures(&self) -> usize {
+        *self.failures.borrow()
+    }
+
+    /// The file in which it keeps an object.
+    pub fn file(&self, key: &str) -> std::path::PathBuf {
+        self.folder.path().join(BUCKET).join(key)
+    }
+
     /// Writes taken so far.
     pub fn writes(&self) -> usize {
         *self.writes.borrow()
+    }
+
+    /// How often it was tried to write something whose key holds this word.
+    pub fn tries_of(&self, word: &str) -> usize {
+        let tries = self.tries.lock().unwrap();
+        tries.iter().filter(|path| path.contains(word)).count()
+    }
+
+    /// Every line of the index, as it is in the bucket.
+    pub fn index_lines(&self) -> Vec<serde_json::Value> {
+        let mut lines = Vec::new();
+        let mut folders = vec![self.folder.path().join(BUCKET)];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.to_str().unwrap().ends_with(".jsonl.zst") {
+                    let packed = std::fs::read(&path).unwrap();
+                    let text = zstd::decode_all(&*packed).unwrap();
+                    let text = String::from_utf8(text).unwrap();
+                    lines.extend(text.lines().map(|line| serde_json::from_str(line).unwrap()));
+                }
+            }
+        }
+        lines
     }
 
     pub fn url(prefix: &str) -> String {
@@ -134,6 +195,10 @@ impl S3Server {
 
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub fn variables(&self) -> Variables {
@@ -152,35 +217,67 @@ impl Drop for S3Server {
     }
 }
 
+/// What is counted.
+struct Counters {
+    failures: watch::Sender<usize>,
+    writes: watch::Sender<usize>,
+    tries: Arc<Mutex<Vec<String>>>,
+}
+
 async fn answer(
     request: hyper::Request<hyper::body::Incoming>,
     service: S3Service,
     moods: watch::Receiver<Mood>,
-    (failures, writes): &(watch::Sender<usize>, watch::Sender<usize>),
+    counters: &Counters,
+    writing: &tokio::sync::Mutex<()>,
 ) -> HttpResponse {
+    let Counters {
+        failures,
+        writes,
+        tries,
+    } = counters;
     let is_write = matches!(*request.method(), hyper::Method::PUT | hyper::Method::POST);
     let is_check = request.uri().path().ends_with("/check.json");
     let mood = *moods.borrow();
+    let path = request.uri().path().replace("%3D", "=");
+    let mut number = 0_usize;
+    if is_write && !is_check {
+        let mut tries = tries.lock().unwrap();
+        tries.push(path.clone());
+        number = tries.len();
+    }
     let fault = match mood {
         Mood::IsWriteOnly => (!is_write).then_some((403, "AccessDenied")),
+        Mood::RefusesAll(status, code) => is_write.then_some((status, code)),
+        Mood::RefusesUntil(count, status, code) => {
+            (is_write && *failures.borrow() < count).then_some((status, code))
+        }
+        Mood::Hides(word) => (!is_write && path.contains(word)).then_some((404, "NoSuchKey")),
+        Mood::RefusesHeader(name) => {
+            let mut names = request.headers().keys();
+            let is_refused = is_write && names.any(|known| known.as_str().starts_with(name));
+            is_refused.then_some((400, "InvalidArgument"))
+        }
+        Mood::KnowsNoConditions => request
+            .headers()
+            .contains_key("if-none-match")
+            .then_some((501, "NotImplemented")),
         _ if !is_write || is_check => None,
         Mood::Works => None,
         Mood::Unavailable => Some((503, "SlowDown")),
         Mood::Denies => Some((403, "AccessDenied")),
         Mood::HasNoBucket => Some((404, "NoSuchBucket")),
-        Mood::KnowsNoConditions => request
-            .headers()
-            .contains_key("if-none-match")
-            .then_some((501, "NotImplemented")),
         Mood::Hangs => {
             failures.send_modify(|count| *count += 1);
             return std::future::pending().await;
         }
-        Mood::Refuses(word) => request
-            .uri()
-            .path()
-            .contains(word)
-            .then_some((400, "EntityTooLarge")),
+        Mood::Refuses(word) => path.contains(word).then_some((400, "EntityTooLarge")),
+        Mood::FailsAt(word, status, code) => path.contains(word).then_some((status, code)),
+        // NOTE: not every tenth, since clients try again in pairs.
+        Mood::Throttles => {
+            let draw = number.wrapping_mul(2_654_435_761) >> 16;
+            (!draw.is_multiple_of(10)).then_some((503, "SlowDown"))
+        }
     };
     if let Some((status, code)) = fault {
         failures.send_modify(|count| *count += 1);
@@ -189,10 +286,21 @@ async fn answer(
         *answer.status_mut() = hyper::StatusCode::from_u16(status).unwrap();
         return answer;
     }
-    let answer = service
-        .call(HttpRequest::from(request.map(Body::from)))
-        .await
-        .unwrap();
+    let mut request = HttpRequest::from(request.map(Body::from));
+    // `s3s-fs` looks before it writes, so two writes at once could both create the same object.
+    let _one_at_a_time = if is_write {
+        let body = request.body_mut().store_all_limited(usize::MAX).await;
+        if body.is_err() {
+            // The client went away; nobody will read this.
+            let mut answer = HttpResponse::new(Body::empty());
+            *answer.status_mut() = hyper::StatusCode::BAD_REQUEST;
+            return answer;
+        }
+        Some(writing.lock().await)
+    } else {
+        None
+    };
+    let answer = service.call(request).await.unwrap();
     if is_write && !is_check {
         writes.send_modify(|count| *count += 1);
     }

@@ -12,5 +12,6 @@ mod restless;
 mod sampling;
 mod setup;
 mod snapshots;
+mod split;
 #[path = "../support/mod.rs"]
 mod support;

@@ -10,13 +10,16 @@ use crate::{
     support::{Home, capture, otlp::OtlpServer, stop},
 };
 
-/// Sends what a sampler that keeps nothing leaves of a capture; returns how many of how many
-/// reconciles that is.
+/// Sends what a ratio of 0 leaves of a capture; returns how many of how many reconciles that is.
 async fn kept_of(name: &str) -> (usize, usize) {
     let home = Home::new();
     fill_spool(&home.data_dir(), &capture(name)).await;
     let collector = OtlpServer::start_grpc().await;
-    let settings = sending_to(collector.url(), "always_off", home.settings(&[]));
+    let settings = sending_to(
+        collector.url(),
+        "parentbased_traceidratio=0",
+        home.settings(&[]),
+    );
     stop(Sidecar::start(settings).await.unwrap()).await;
 
     let lines = home.archive().read_index(Query::default());
@@ -41,4 +44,21 @@ async fn only_what_changed_is_sent_of_an_idle_platform() {
 #[tokio::test]
 async fn what_fails_again_is_sent_again() {
     assert_eq!(kept_of("operation").await, (8, 8));
+}
+
+#[tokio::test]
+async fn off_means_that_nothing_is_sent_whatever_happened() {
+    for sampler in ["always_off", "parentbased_always_off"] {
+        let home = Home::new();
+        fill_spool(&home.data_dir(), &capture("operation")).await;
+        let collector = OtlpServer::start_grpc().await;
+        let settings = sending_to(collector.url(), sampler, home.settings(&[]));
+        stop(Sidecar::start(settings).await.unwrap()).await;
+
+        let lines = home.archive().read_index(Query::default());
+        let lines: Vec<Line> = lines.try_collect().await.unwrap();
+        assert_eq!(lines.len(), 8, "everything else is done");
+        assert!(collector.tries().is_empty(), "{sampler}");
+        assert!(!home.data_dir().join("outbox/traces").try_exists().unwrap());
+    }
 }

@@ -9,8 +9,7 @@ use opentelemetry_proto::tonic::{
 };
 use spanplane::{
     capture::step_of,
-    config::Settings,
-    export::{OtlpSettings, Sampler, Signal},
+    config::{Settings, Telemetry},
     ids::OtelTraceId,
     record::Record,
     serve::Sidecar,
@@ -23,19 +22,21 @@ pub(crate) use crate::support::{every_capture, fill_spool, until};
 /// Attributes that say whether an object was there yet.
 const STATES: [&str; 2] = ["crossplane.object.state", "crossplane.payload.state"];
 
-/// Settings that send spans to this address.
+/// Settings that send spans to this address. A sampler may have its argument behind a `=`.
 pub(crate) fn sending_to(url: &str, sampler: &str, mut settings: Settings) -> Settings {
+    let (sampler, argument) = sampler.split_once('=').unwrap_or((sampler, ""));
     let lookup = |name: &str| {
         let value = match name {
             "OTEL_EXPORTER_OTLP_ENDPOINT" => url,
             "OTEL_EXPORTER_OTLP_PROTOCOL" => "grpc",
             "OTEL_TRACES_SAMPLER" => sampler,
+            "OTEL_TRACES_SAMPLER_ARG" => argument,
             _ => return None,
         };
         Some(value.to_owned())
     };
-    settings.telemetry.traces = OtlpSettings::from_variables(&lookup, Signal::Traces).unwrap();
-    settings.telemetry.sampler = Sampler::from_variables(&lookup).unwrap();
+    settings.telemetry = Telemetry::from_variables(&lookup);
+    assert_eq!(settings.telemetry.ignored, []);
     settings
 }
 

@@ -53,7 +53,12 @@ async fn every_page_says_that_the_store_does_not_answer() {
     ];
     bucket.set(Mood::IsWriteOnly);
     for path in &pages {
-        assert_is_away(&served, path, "allow s3:PutObject").await;
+        assert_is_away(
+            &served,
+            path,
+            "s3:PutObject, s3:GetObject and s3:ListBucket",
+        )
+        .await;
     }
     bucket.set(Mood::Works);
     for path in &pages {

@@ -31,6 +31,40 @@ fn reconcile(trace: &str, observed: &str, desired: &str, results: &str) -> Vec<R
     .collect()
 }
 
+#[tokio::test]
+async fn links_out_of_a_store_on_disk_lead_nowhere() {
+    use std::{fs, os::unix::fs::symlink};
+
+    let home = Home::new();
+    home.play(&[], &[message("t", 0, RecordKind::Request, "{}")])
+        .await;
+    let outside = home.path().join("outside");
+    fs::create_dir_all(outside.join("2026-11-16")).unwrap();
+    let canary = r#"{"v":1,"secret":"canary"}"#;
+    fs::write(outside.join("2026-11-16/043646.133-t.json"), canary).unwrap();
+    let folder = home.data_dir().join("store/v1/reconciles/Kind.group/_");
+    fs::create_dir_all(folder.join("file/2026-11-16")).unwrap();
+    let file = folder.join("file/2026-11-16/043646.133-t.json");
+    symlink(outside.join("2026-11-16/043646.133-t.json"), file).unwrap();
+    symlink(&outside, folder.join("folder")).unwrap();
+
+    let served = Served::of_home(home).await;
+    for name in ["file", "folder"] {
+        let key = format!("v1/reconciles/Kind.group/_/{name}/2026-11-16/043646.133-t.json");
+        for path in ["raw", "open"] {
+            let answer = served.get(&format!("/{path}?key={key}")).await;
+            assert!(answer.body.contains("a symbolic link"), "{}", answer.body);
+            assert!(!answer.body.contains("canary"), "{}", answer.body);
+            let is_refused = answer.status.as_u16() == 403;
+            // The other shows what the index says of the reconcile, and why there is no more.
+            assert_eq!(is_refused, path == "raw", "{name}");
+        }
+    }
+    // What stands beside them is shown.
+    let line = served.lines().await.remove(0);
+    served.page(&format!("/raw?key={}", line.object.key)).await;
+}
+
 async fn served(records: &[Record]) -> Served {
     let home = Home::new();
     home.play(&[], records).await;

@@ -7,6 +7,7 @@ mod access;
 mod away;
 mod call;
 mod hostile;
+mod large;
 mod links;
 mod pages;
 mod payloads;

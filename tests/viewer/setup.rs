@@ -9,7 +9,7 @@ use spanplane::{
     archive::{Archive, Query},
     line::Line,
     time::SystemClock,
-    viewer::{Access, Token, Viewer},
+    viewer::{Access, Limits, Token, Viewer},
 };
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -95,6 +95,10 @@ impl Served {
         served
     }
 
+    pub(crate) async fn over(archive: Archive) -> Self {
+        Self::with_access(archive, &|bound| Access::new(bound, None, None)).await
+    }
+
     pub(crate) async fn with_token(archive: Archive, token: &str) -> Self {
         let token = Token::new(token.to_owned()).unwrap();
         Self::with_access(archive, &|bound| {
@@ -103,11 +107,28 @@ impl Served {
         .await
     }
 
+    pub(crate) async fn within(archive: Archive, limits: Limits) -> Self {
+        let access = |bound| Access::new(bound, None, None);
+        Self::serve(archive, &access, &|viewer| viewer.within(limits)).await
+    }
+
     pub(crate) async fn with_access(archive: Archive, access: &dyn Fn(IpAddr) -> Access) -> Self {
+        Self::serve(archive, access, &|viewer| viewer).await
+    }
+
+    async fn serve(
+        archive: Archive,
+        access: &dyn Fn(IpAddr) -> Access,
+        set: &dyn Fn(Viewer) -> Viewer,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let answers = Answers::new(archive.clone());
-        let viewer = Viewer::new(archive, access(address.ip()), Arc::new(SystemClock));
+        let viewer = set(Viewer::new(
+            archive,
+            access(address.ip()),
+            Arc::new(SystemClock),
+        ));
         #[expect(
             clippy::disallowed_methods,
             reason = "a server for tests has no stages"

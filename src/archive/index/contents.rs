@@ -27,26 +27,31 @@ use super::{
 use crate::{
     archive::{Archive, Compression, StoreError},
     pace::{breathe, pace_this_thread},
+    panics::elsewhere,
 };
 
 /// More than a batch that was written here can have.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// By which the lines of one trace may have begun apart from each other: no reconcile takes longer.
-/// One that stands for another must not be left out.
-const REACH: Duration = Duration::from_mins(5);
+/// How far apart the lines of one trace may begin: no reconcile takes longer. A line that replaces
+/// another must not be left out.
+pub(super) const REACH: Duration = Duration::from_mins(5);
 
 impl Archive {
     /// Stores what a batch holds.
-    pub(super) async fn put_contents(
+    pub(in crate::archive) async fn put_contents(
         &self,
         key: &IndexKey,
         batch: Bytes,
     ) -> Result<(), StoreError> {
-        let work = tokio::task::spawn_blocking(move || {
+        let work = elsewhere(move || {
             pace_this_thread();
             contents_of(&batch)
         });
-        let Some(contents) = work.await.map_err(object_store::Error::from)? else {
+        let given_up = |error| object_store::Error::Generic {
+            store: "contents",
+            source: Box::new(error),
+        };
+        let Some(contents) = work.await.map_err(given_up)? else {
             return Ok(());
         };
         self.put_as(&key.contents_key(), "text/plain", contents.into())

@@ -12,13 +12,13 @@
 //! what [`READING_BYTES`] of batches take while they are read: 16 MB were measured where the whole
 //! hour has to be read first, 14 MB where not.
 //!
-//! Invariant: lines come in the order in which they began, and a line that another one stands for
-//! is never given, as long as no hour holds more than [`MAX_LINES`] lines and the store's clock is
+//! Invariant: lines come in the order in which they began, and of the lines of one trace only the
+//! most complete one is given, as long as no hour holds more than [`MAX_LINES`] lines and the store's clock is
 //! not behind the writer's by more than [`CLOCK_SKEW`]; else a line may come late or twice, but
 //! none is lost and memory stays bounded.
 
 use std::{
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BinaryHeap, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -27,8 +27,9 @@ use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
 
 use super::{
     IndexError,
+    contents::REACH,
     query::Query,
-    scan::{Decoders, HeldLines, Order, Scanned, SeenLine, StoredBatch, Written, scan},
+    scan::{Decoders, HeldLines, Order, Rank, Scanned, SeenLine, StoredBatch, Written, scan},
 };
 use crate::{archive::Archive, line::Line};
 
@@ -79,7 +80,8 @@ struct ReadBatch {
 struct Pending {
     order: Order,
     trace: u64,
-    steps: u32,
+    rank: Rank,
+    lacks_beginning: bool,
 }
 
 impl Hour {
@@ -127,7 +129,7 @@ impl Hour {
                 continue;
             }
             let pending = self.pending.pop()?;
-            if self.latest.stands_for(&pending) {
+            if self.latest.replaces(&pending) {
                 self.held.take(pending.order);
                 continue;
             }
@@ -189,21 +191,28 @@ impl Hour {
     }
 
     fn has_to_be_read(&self, batch: &StoredBatch) -> bool {
-        let may_hold_newer = |next: &Pending| batch.stored_at + CLOCK_SKEW >= next.order.0;
-        self.pending.len() < self.max_lines && self.pending.peek().is_none_or(may_hold_newer)
+        let may_matter = |next: &Pending| {
+            // A more complete line may have been stored before a late part began.
+            let reach = if next.lacks_beginning {
+                REACH
+            } else {
+                Duration::ZERO
+            };
+            batch.stored_at + CLOCK_SKEW + reach >= next.order.0
+        };
+        self.pending.len() < self.max_lines && self.pending.peek().is_none_or(may_matter)
     }
 
     fn take_in(&mut self, scanned: Scanned) {
         for seen in &scanned.lines {
-            if self.latest.0.len() < self.max_lines {
-                self.latest.note(seen);
-            }
+            self.latest.note(seen, self.max_lines);
         }
         let asked_for = scanned.lines.into_iter().filter(|seen| seen.is_asked_for);
         self.pending.extend(asked_for.map(|seen| Pending {
             order: seen.order,
             trace: seen.trace,
-            steps: seen.steps,
+            rank: seen.rank,
+            lacks_beginning: seen.lacks_beginning,
         }));
         self.held.hold_all(scanned.held, HELD_BYTES);
     }
@@ -231,54 +240,27 @@ impl Hour {
     }
 }
 
-/// The lines of each trace that no other one stands for: a line stands for those of its trace that
-/// were written before it and hold no more steps. So a repeated line is given once, the whole takes
-/// the place of a part, and a part that came late, with fewer steps, is given beside what it
-/// belongs to.
+/// The most complete line of each trace: the one of the highest revision, of these the one with the
+/// most steps, of these the one written last. It replaces all others, be it asked for or not.
 ///
-/// Of one trace, the later a line was written, the fewer steps it has.
+/// Lines from before there were revisions, and parts that could not be merged, are told apart by
+/// their steps alone: one reconcile is one line, and the larger part stands for it.
 #[derive(Debug, Default)]
-struct Latest(BTreeMap<(u64, Written), u32>);
+struct Latest(HashMap<u64, (Rank, Written)>);
 
 impl Latest {
-    fn note(&mut self, line: &SeenLine) {
-        let (_, written) = line.order;
-        if self.has_later(line.trace, written, line.steps) {
-            return;
+    /// Knows up to `max_traces`.
+    fn note(&mut self, line: &SeenLine, max_traces: usize) {
+        let seen = (line.rank, line.order.1);
+        if let Some(latest) = self.0.get_mut(&line.trace) {
+            *latest = seen.max(*latest);
+        } else if self.0.len() < max_traces {
+            self.0.insert(line.trace, seen);
         }
-        while let Some((before, steps)) = self.last_before(line.trace, written)
-            && steps <= line.steps
-        {
-            self.0.remove(&(line.trace, before));
-        }
-        self.0.insert((line.trace, written), line.steps);
     }
 
-    fn stands_for(&self, line: &Pending) -> bool {
-        self.has_later(line.trace, line.order.1, line.steps)
-    }
-
-    /// The next one has the most steps of all that are later.
-    fn has_later(&self, trace: u64, written: Written, steps: u32) -> bool {
-        let after = Written {
-            offset: written.offset.saturating_add(1),
-            ..written
-        };
-        let end = Written {
-            batch: u32::MAX,
-            offset: u32::MAX,
-        };
-        let mut later = self.0.range((trace, after)..=(trace, end));
-        later.next().is_some_and(|(_, later)| *later >= steps)
-    }
-
-    fn last_before(&self, trace: u64, written: Written) -> Option<(Written, u32)> {
-        let start = Written {
-            batch: 0,
-            offset: 0,
-        };
-        let mut before = self.0.range((trace, start)..(trace, written));
-        let ((_, written), steps) = before.next_back()?;
-        Some((*written, *steps))
+    fn replaces(&self, line: &Pending) -> bool {
+        let latest = self.0.get(&line.trace);
+        latest.is_some_and(|latest| *latest > (line.rank, line.order.1))
     }
 }

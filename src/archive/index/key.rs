@@ -110,7 +110,8 @@ impl Partition {
         format!("{folder}/date={}/hour={}", self.date(), self.hour())
     }
 
-    fn start(self) -> Timestamp {
+    /// Its first moment.
+    pub(super) fn start(self) -> Timestamp {
         Timestamp::from_nanos(self.0.saturating_mul(HOUR_NANOS))
     }
 }

@@ -18,7 +18,6 @@ mod tests;
 use std::io;
 
 use bytes::Bytes;
-use object_store::{Attribute, Attributes, ObjectStore as _, PutOptions};
 
 pub(super) use self::key::{contents_folder, index_folder};
 pub use self::{
@@ -27,7 +26,6 @@ pub use self::{
     query::{Query, SubjectFilter},
 };
 use super::{Archive, StoreError};
-use crate::time::Timestamp;
 
 /// Of the line, as [`crate::line::Line::v`].
 const VERSION: u32 = 1;
@@ -75,40 +73,20 @@ impl Archive {
     /// Stores a batch of index lines, in place of what stands there.
     pub async fn put_index(&self, key: &IndexKey, body: Bytes) -> Result<(), StoreError> {
         self.put_contents(key, body.clone()).await?;
+        self.put_batch(key, body).await
+    }
+
+    /// Stores a batch whose contents are in the store.
+    pub(in crate::archive) async fn put_batch(
+        &self,
+        key: &IndexKey,
+        body: Bytes,
+    ) -> Result<(), StoreError> {
         // NOTE: no Content-Encoding. Programs that read the index decompress by the ending of
         // the key, and a client that did it for them would break that.
         self.put_as(&key.to_string(), "application/zstd", body)
             .await
     }
-
-    async fn put_as(
-        &self,
-        key: &str,
-        content_type: &'static str,
-        body: Bytes,
-    ) -> Result<(), StoreError> {
-        let mut attributes = Attributes::new();
-        if !self.store.is_local {
-            attributes.insert(Attribute::ContentType, content_type.into());
-        }
-        let options = PutOptions {
-            attributes,
-            ..PutOptions::default()
-        };
-        let location = self.location(key);
-        self.store
-            .client
-            .put_opts(&location, body.into(), options)
-            .await?;
-        Ok(())
-    }
-}
-
-/// Names a line among those of its trace: the same reconcile, noted again after a crash, has the
-/// same; a part that came late has not.
-fn line_hash(trace_id: &str, started_at: Timestamp, ended_at: Timestamp) -> u64 {
-    let (started_at, ended_at) = (started_at.as_nanos(), ended_at.as_nanos());
-    trace_hash(&format!("{trace_id} {started_at} {ended_at}"))
 }
 
 /// What stands for a trace id where very many are held.

@@ -53,6 +53,8 @@ pub(super) struct Glimpse<'l> {
     subject: GlimpsedSubject<'l>,
     status: Status,
     changed: bool,
+    #[serde(default)]
+    pub(super) revision: u32,
     #[serde(borrow)]
     pub(super) steps: Option<Vec<GlimpsedStep<'l>>>,
     #[serde(default)]
@@ -77,8 +79,17 @@ struct GlimpsedSubject<'l> {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct GlimpsedStep<'l> {
+    index: i32,
+    iteration: i32,
     #[serde(borrow)]
     function: Cow<'l, str>,
+}
+
+impl GlimpsedStep<'_> {
+    /// Whether the pipeline began with it.
+    pub(super) fn is_first(&self) -> bool {
+        (self.index, self.iteration) == (0, 0)
+    }
 }
 
 impl Glimpse<'_> {

@@ -1,19 +1,24 @@
 //! The index, read backwards: day by day, hour by hour.
 //!
-//! Invariant: memory holds the names of the days and one hour at a time; nothing is listed or
-//! fetched before somebody asks for the line behind it. What can't be read costs itself only.
+//! Invariant: memory holds the names of the days and one hour at a time, or two where a reconcile
+//! may have begun in the one and gone on in the other; nothing is listed or fetched before somebody
+//! asks for the line behind it. What can't be read costs itself only.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 use futures_util::{Stream, TryStreamExt as _, stream};
 use object_store::{ListResult, ObjectMeta, ObjectStore as _, path::Path};
 
 use super::{
     IndexError, IndexKey, Partition,
+    contents::REACH,
     hour::{CLOCK_SKEW, Hour, MAX_LINES},
     index_folder,
     query::Query,
-    scan::StoredBatch,
+    scan::{Rank, StoredBatch},
 };
 use crate::{
     archive::{Archive, StoreError},
@@ -25,12 +30,14 @@ use crate::{
 const MAX_BATCHES: usize = 10_000;
 
 impl Archive {
-    /// The lines that a query asks for, by when they began, the newest first.
+    /// The lines that a query asks for, by when they began, the newest first, one per trace: the one
+    /// of the highest revision, of these the one with the most steps, of these the one written last.
+    /// If a query does not ask for that line, it gets none of the trace.
     ///
-    /// The order is exact, and of lines that stand for the same only one is given, within the
-    /// limits that [`IndexError`] and the store's clock set: a batch must not have been stored more
-    /// than a minute before one of its lines began, and an hour must not hold more than 120,000
-    /// lines. Lines of one trace that began in different hours are all given.
+    /// Both hold within the limits that [`IndexError`] and the store's clock set: a batch must not
+    /// have been stored more than a minute before one of its lines began, an hour must not hold more
+    /// than 120,000 lines, and the lines of one trace must not have begun more than five minutes
+    /// apart.
     ///
     /// An error is about a part of the index; what comes behind it is read all the same.
     pub fn read_index(
@@ -43,6 +50,7 @@ impl Archive {
             days: None,
             hours: Vec::new(),
             hour: None,
+            given: HashSet::new(),
             errors: VecDeque::new(),
         };
         stream::unfold(reader, async |mut reader| {
@@ -60,7 +68,9 @@ struct Reader {
     days: Option<Vec<String>>,
     /// Of one day, the newest last.
     hours: Vec<Partition>,
-    hour: Option<Hour>,
+    hour: Option<(Partition, Hour)>,
+    /// Traces of the hour after this one that are done with, though a part of them began in this one.
+    given: HashSet<String>,
     errors: VecDeque<IndexError>,
 }
 
@@ -70,13 +80,22 @@ impl Reader {
             if let Some(error) = self.errors.pop_front() {
                 return Some(Err(error));
             }
-            if let Some(hour) = &mut self.hour {
+            if let Some((partition, hour)) = &mut self.hour {
                 match hour.next().await {
-                    Some(item) => return Some(item),
+                    Some(Ok(line)) => {
+                        let partition = *partition;
+                        if !self.is_replaced(partition, &line).await {
+                            return Some(Ok(line));
+                        }
+                    }
+                    Some(error) => return Some(error),
                     None => self.hour = None,
                 }
             } else if let Some(partition) = self.hours.pop() {
-                self.hour = Some(self.open(partition).await);
+                let query = Arc::clone(&self.query);
+                let (hour, errors) = open(&self.archive, partition, query).await;
+                self.errors.extend(errors);
+                self.hour = Some((partition, hour));
             } else if let Some(days) = &mut self.days {
                 let day = days.pop()?;
                 self.hours = self.hours_of(&day).await;
@@ -138,52 +157,102 @@ impl Reader {
         folders.iter().filter_map(name).collect()
     }
 
-    async fn open(&mut self, partition: Partition) -> Hour {
-        let folder = partition.folder();
-        let location = self.archive.location(&folder);
-        let mut objects = self.archive.store.client.list(Some(&location));
-        let mut batches = Vec::new();
-        loop {
-            match objects.try_next().await {
-                Ok(Some(meta)) => batches.extend(self.batch(partition, &meta)),
-                Ok(None) | Err(object_store::Error::NotFound { .. }) => break,
-                Err(error) => {
-                    self.note_unlisted(folder, error);
-                    break;
-                }
-            }
-            if batches.len() > MAX_BATCHES {
-                batches.truncate(MAX_BATCHES);
-                self.errors.push_back(IndexError::TooManyBatches {
-                    folder,
-                    limit: MAX_BATCHES,
-                });
-                break;
-            }
+    /// Whether a line of the hour before or after stands for this one. A part that arrived late may
+    /// have begun in the hour after its reconcile.
+    async fn is_replaced(&mut self, partition: Partition, line: &Line) -> bool {
+        if self.given.remove(&line.trace_id) {
+            return true;
         }
-        let batches = self.archive.holding(&self.query, batches).await;
-        let query = Arc::clone(&self.query);
-        Hour::new(self.archive.clone(), query, batches, MAX_LINES)
-    }
-
-    /// A listed object, if it is a batch that may hold what is asked for.
-    fn batch(&self, partition: Partition, meta: &ObjectMeta) -> Option<StoredBatch> {
-        let segments = meta.location.prefix_match(&self.archive.store.prefix)?;
-        let key = IndexKey::parse(segments.collect::<Path>().as_ref())?;
-        let nanos = meta.last_modified.timestamp_nanos_opt().unwrap_or(i64::MAX);
-        let stored_at = Timestamp::from_nanos(nanos);
-        let may_hold = |since| stored_at + CLOCK_SKEW >= since;
-        (key.partition == partition && self.query.since.is_none_or(may_hold)).then_some(
-            StoredBatch {
-                key,
-                stored_at,
-                size: meta.size,
-            },
-        )
+        let start = partition.start();
+        let has_beginning = line
+            .steps
+            .iter()
+            .any(|step| (step.index, step.iteration) == (0, 0));
+        if has_beginning || line.started_at >= start + REACH {
+            return false;
+        }
+        let query = Query {
+            since: Some(start - REACH),
+            until: Some(start),
+            trace_id: Some(line.trace_id.clone()),
+            ..Query::default()
+        };
+        let before = Partition::of(start - REACH);
+        if before == partition {
+            return false;
+        }
+        // What is wrong with that hour is told when its turn comes.
+        let (mut hour, _) = open(&self.archive, before, Arc::new(query)).await;
+        while let Some(earlier) = hour.next().await {
+            let Ok(earlier) = earlier else { continue };
+            if earlier.trace_id != line.trace_id {
+                continue;
+            }
+            if rank_of(&earlier) >= rank_of(line) {
+                return true;
+            }
+            self.given.insert(earlier.trace_id);
+        }
+        false
     }
 
     fn note_unlisted(&mut self, folder: String, error: object_store::Error) {
         let source = StoreError::from(error);
         self.errors.push_back(IndexError::List { folder, source });
     }
+}
+
+/// The lines of an hour that a query asks for, and what can't be listed.
+async fn open(
+    archive: &Archive,
+    partition: Partition,
+    query: Arc<Query>,
+) -> (Hour, Option<IndexError>) {
+    let folder = partition.folder();
+    let location = archive.location(&folder);
+    let mut objects = archive.store.client.list(Some(&location));
+    let mut batches = Vec::new();
+    let trouble = loop {
+        match objects.try_next().await {
+            Ok(Some(meta)) => batches.extend(batch_of(archive, &query, partition, &meta)),
+            Ok(None) | Err(object_store::Error::NotFound { .. }) => break None,
+            Err(error) => {
+                let source = StoreError::from(error);
+                break Some(IndexError::List { folder, source });
+            }
+        }
+        if batches.len() > MAX_BATCHES {
+            batches.truncate(MAX_BATCHES);
+            break Some(IndexError::TooManyBatches {
+                folder,
+                limit: MAX_BATCHES,
+            });
+        }
+    };
+    let batches = archive.holding(&query, batches).await;
+    let hour = Hour::new(archive.clone(), query, batches, MAX_LINES);
+    (hour, trouble)
+}
+
+/// A listed object, if it is a batch that may hold what is asked for.
+fn batch_of(
+    archive: &Archive,
+    query: &Query,
+    partition: Partition,
+    meta: &ObjectMeta,
+) -> Option<StoredBatch> {
+    let segments = meta.location.prefix_match(&archive.store.prefix)?;
+    let key = IndexKey::parse(segments.collect::<Path>().as_ref())?;
+    let nanos = meta.last_modified.timestamp_nanos_opt().unwrap_or(i64::MAX);
+    let stored_at = Timestamp::from_nanos(nanos);
+    let may_hold = |since| stored_at + CLOCK_SKEW >= since;
+    (key.partition == partition && query.since.is_none_or(may_hold)).then_some(StoredBatch {
+        key,
+        stored_at,
+        size: meta.size,
+    })
+}
+
+fn rank_of(line: &Line) -> Rank {
+    Rank::new(line.revision, line.steps.len())
 }

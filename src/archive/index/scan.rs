@@ -23,7 +23,7 @@ use zstd::stream::{
 
 use super::{
     IndexError, IndexKey, MAX_BATCH_BYTES, MAX_LINE_BYTES, VERSION,
-    query::{Glimpse, Query},
+    query::{Glimpse, GlimpsedStep, Query},
     sieve::{Sieve, Strained},
     trace_hash,
 };
@@ -58,14 +58,32 @@ pub(super) struct Written {
 /// Sorts lines by when they began; of two that began at once, by when they were written.
 pub(super) type Order = (Timestamp, Written);
 
+/// Which of two lines of one trace is the more complete one.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Rank {
+    pub(super) revision: u32,
+    pub(super) steps: u32,
+}
+
+impl Rank {
+    pub(super) fn new(revision: u32, steps: usize) -> Self {
+        Self {
+            revision,
+            steps: u32::try_from(steps).unwrap_or(u32::MAX),
+        }
+    }
+}
+
 /// A line that was seen.
 #[derive(Debug)]
 pub(super) struct SeenLine {
     pub(super) order: Order,
     /// Of its trace id.
     pub(super) trace: u64,
-    pub(super) steps: u32,
+    pub(super) rank: Rank,
     pub(super) is_asked_for: bool,
+    /// It has no first step: another line of its trace may have begun before it.
+    pub(super) lacks_beginning: bool,
 }
 
 /// What was found in a batch.
@@ -337,8 +355,9 @@ impl Scanner {
                 self.found.lines.push(SeenLine {
                     order: (beginning.started_at, written),
                     trace: trace_hash(&beginning.trace_id),
-                    steps,
+                    rank: Rank::new(beginning.revision, steps),
                     is_asked_for: false,
+                    lacks_beginning: false,
                 });
             }
         }
@@ -361,8 +380,9 @@ impl Scanner {
         let seen = SeenLine {
             order: (glimpse.started_at, written),
             trace: trace_hash(&glimpse.trace_id),
-            steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
+            rank: Rank::new(glimpse.revision, steps.len()),
             is_asked_for: self.query.asks_for(glimpse),
+            lacks_beginning: !steps.iter().any(GlimpsedStep::is_first),
         };
         if seen.is_asked_for && self.until.is_none_or(|until| seen.order <= until) {
             self.found.held.hold(seen.order, line.into(), HELD_BYTES);

@@ -41,7 +41,10 @@ pub(super) enum Strained<'s> {
     /// No line of its trace is asked for.
     KeptOut,
     /// It is not asked for; but what it stands for may be.
-    KeptOutAlone { beginning: Glimpse<'s>, steps: u32 },
+    KeptOutAlone {
+        beginning: Glimpse<'s>,
+        steps: usize,
+    },
 }
 
 impl Sieve {
@@ -71,10 +74,9 @@ impl Sieve {
         {
             return Strained::Passed;
         }
-        let steps = STEP.find_iter(rest).count();
         Strained::KeptOutAlone {
             beginning,
-            steps: u32::try_from(steps).unwrap_or(u32::MAX),
+            steps: STEP.find_iter(rest).count(),
         }
     }
 }

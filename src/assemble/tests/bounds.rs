@@ -96,4 +96,25 @@ fn nothing_is_remembered_of_subjects_whose_reconciles_are_closed() {
     assert_eq!(log.closed().len(), 100);
     assert!(log.assembler.newest_of.is_empty());
     assert!(log.assembler.deadlines.is_empty());
+    assert!(log.assembler.oldest.is_empty());
+    assert!(log.assembler.arrivals.is_empty());
+}
+
+/// So many pipelines whose functions all hang, and then all answer.
+#[test]
+fn of_many_half_open_pipelines_every_half_comes_out_once() {
+    const PIPELINES: usize = 10_000;
+    let mut log = Following::new();
+    for half in [request, response] as [fn(&str, i32) -> Message; 2] {
+        for index in 0..PIPELINES {
+            log.accept(half(&format!("t{index}"), 0));
+            assert!(log.open_count() <= Limits::default().open_reconciles);
+        }
+    }
+    log.advance(140_000);
+    let closed = log.closed();
+    let mut records: Vec<_> = closed.iter().flat_map(records_of).collect();
+    records.sort_unstable();
+    assert!(records.into_iter().eq(0..2 * PIPELINES));
+    assert!(log.assembler.oldest.is_empty());
 }

@@ -1,6 +1,9 @@
 //! What a real Crossplane sent, put together as it came.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{LazyLock, Mutex},
+};
 
 use super::*;
 use crate::{
@@ -20,6 +23,16 @@ macro_rules! capture {
     };
 }
 pub(crate) use capture;
+
+/// The messages of a capture, which is decompressed once.
+pub(crate) fn messages(capture: &[u8]) -> Vec<Record> {
+    static READ: LazyLock<Mutex<HashMap<Fingerprint, Vec<Record>>>> = LazyLock::new(Mutex::default);
+    let mut read = READ.lock().unwrap();
+    let records = read
+        .entry(Fingerprint::of(capture))
+        .or_insert_with(|| read_capture(capture).unwrap());
+    records.clone()
+}
 
 /// As the stage that follows the log looks at a record.
 fn look_at(position: Position, record: &Record) -> Arrival {
@@ -55,6 +68,35 @@ pub(crate) fn follow(capture: &[u8]) -> Vec<ClosedReconcile> {
     positions.sort_unstable();
     assert!(positions.into_iter().eq(0..records.len()));
     closed
+}
+
+/// The one reconcile that these records of a capture make, if nothing else comes for it.
+pub(crate) fn follow_whole(capture: &[u8], places: &[usize]) -> ClosedReconcile {
+    follow_some(capture, places, |assembler, closed| {
+        let end = assembler.now + Limits::default().overdue;
+        assembler.advance(end, closed);
+    })
+}
+
+/// The same, if the program stops there.
+pub(crate) fn follow_part(capture: &[u8], places: &[usize]) -> ClosedReconcile {
+    follow_some(capture, places, Assembler::close_all)
+}
+
+fn follow_some(
+    capture: &[u8],
+    places: &[usize],
+    end: impl FnOnce(&mut Assembler, &mut Vec<ClosedReconcile>),
+) -> ClosedReconcile {
+    let records = messages(capture);
+    let mut assembler = Assembler::new(Limits::default());
+    let mut closed = Vec::new();
+    for place in places {
+        assembler.accept(look_at(nth(*place), &records[*place]), &mut closed);
+    }
+    end(&mut assembler, &mut closed);
+    assert_eq!(closed.len(), 1);
+    closed.remove(0)
 }
 
 /// Traces, parts they came out in, steps, and steps without a response.

@@ -29,6 +29,8 @@ const TOO_LARGE_WORDS: [&str; 3] = [
 /// What is wrong, as far as the collector tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Trouble {
+    /// The client can't be set up: certificates or keys are missing or not usable.
+    NotSetUp,
     Unreachable,
     Busy,
     Failing,
@@ -59,7 +61,9 @@ impl Trouble {
         match self {
             Self::Unreachable | Self::Busy => Course::TryAgain,
             Self::Failing => Course::TryForAWhile,
-            Self::NotAuthenticated | Self::AccessDenied | Self::WrongAddress => Course::TrySlowly,
+            Self::NotSetUp | Self::NotAuthenticated | Self::AccessDenied | Self::WrongAddress => {
+                Course::TrySlowly
+            }
             Self::TooLarge | Self::Refused => Course::Halve,
         }
     }
@@ -67,6 +71,10 @@ impl Trouble {
     /// What a person can do about it.
     pub(super) fn advice(self) -> &'static str {
         match self {
+            Self::NotSetUp => {
+                "check the files that OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and \
+                 _CLIENT_KEY name; if the system has no certificates, name a file of them"
+            }
             Self::Unreachable => {
                 "check OTEL_EXPORTER_OTLP_ENDPOINT, the network policy, and for https:// \
                  OTEL_EXPORTER_OTLP_CERTIFICATE"
@@ -102,6 +110,11 @@ impl Failure {
             after: None,
             detail: one_line(detail),
         }
+    }
+
+    /// There is no client to ask the collector with.
+    pub(super) fn not_set_up(error: &(dyn Error + 'static)) -> Self {
+        Self::new(Trouble::NotSetUp, &chain(error))
     }
 
     /// The collector was never asked, or never answered.

@@ -29,9 +29,9 @@ use tonic::metadata::MetadataMap;
 
 use self::http_client::{Complaint, HttpClient};
 use super::{
-    ExportSetupError, OtlpSettings,
+    OtlpSettings,
     failure::one_line,
-    transport::{Transport, without_panic},
+    transport::{Client, Transport, without_panic},
 };
 
 const ADVICE: &str = "check OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL, _HEADERS and _CERTIFICATE, \
@@ -49,18 +49,13 @@ pub struct OwnMetrics {
 
 impl OwnMetrics {
     /// Asks nothing of the collector yet, but reads the files that the settings name.
-    pub fn new(settings: OtlpSettings, runtime: Handle) -> Result<Self, ExportSetupError> {
-        let own = Self {
-            transport: Transport::new(&settings)?,
+    pub fn new(settings: OtlpSettings, runtime: Handle) -> Self {
+        Self {
+            transport: Transport::new(&settings),
             settings,
             runtime,
             is_failing: AtomicBool::new(false),
-        };
-        let entered = own.runtime.enter();
-        own.exporter(Complaint::default())
-            .map_err(ExportSetupError::client)?;
-        drop(entered);
-        Ok(own)
+        }
     }
 
     /// How often they are to be sent.
@@ -69,32 +64,44 @@ impl OwnMetrics {
     }
 
     async fn send(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        let failed = |detail| Err(OTelSdkError::InternalFailure(detail));
+        let client = match self.transport.client() {
+            Ok(client) => client,
+            Err(failure) => return failed(failure.detail),
+        };
         let complaint = Complaint::default();
-        let exporter = self
-            .exporter(complaint.clone())
-            .map_err(|error| OTelSdkError::InternalFailure(one_line(&error.to_string())))?;
+        let exporter = match self.exporter(&client, complaint.clone()) {
+            Ok(exporter) => exporter,
+            Err(error) => return failed(one_line(&error.to_string())),
+        };
         let timeout = self.settings.timeout;
         // NOTE: the library's own timeout does not end a call that is under way.
-        match tokio::time::timeout(timeout, exporter.export(metrics)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(complaint.take().map_or(error, |failure| {
-                OTelSdkError::InternalFailure(failure.detail)
-            })),
+        let outcome = match tokio::time::timeout(timeout, exporter.export(metrics)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => complaint
+                .take()
+                .map_or(Err(error), |failure| failed(failure.detail)),
             Err(_) => {
                 self.transport.hang_up();
                 Err(OTelSdkError::Timeout(timeout))
             }
-        }
+        };
+        self.transport.take_new_certificates();
+        outcome
     }
 
     /// One for each try: that costs next to nothing, and the connection may be another.
     ///
     /// NOTE: the library reads the environment, too, and what stands there is stronger than the
     /// headers that it is given. So it is given none: ours are put on what it makes.
-    fn exporter(&self, complaint: Complaint) -> Result<MetricExporter, ExporterBuildError> {
+    fn exporter(
+        &self,
+        client: &Client,
+        complaint: Complaint,
+    ) -> Result<MetricExporter, ExporterBuildError> {
         let builder = MetricExporter::builder().with_temporality(Temporality::Cumulative);
-        match &self.transport {
-            Transport::Grpc(grpc) => {
+        match client {
+            Client::Grpc(grpc) => {
                 let metadata = MetadataMap::from_headers(self.settings.headers.clone());
                 let mut builder = builder
                     .with_tonic()
@@ -110,7 +117,7 @@ impl OwnMetrics {
                 }
                 builder.build()
             }
-            Transport::Http(http) => {
+            Client::Http(http) => {
                 let client = HttpClient {
                     http: Arc::clone(http),
                     runtime: self.runtime.clone(),

@@ -17,15 +17,16 @@ pub(in crate::export) enum Protocol {
 
 impl Protocol {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        match text {
+        match text.to_ascii_lowercase().as_str() {
             "grpc" => Ok(Self::Grpc),
             "http/protobuf" => Ok(Self::Http),
             "http/json" => Err(
-                "http/json is not spoken here; every collector that takes it takes http/protobuf"
+                "http/json is not supported; use http/protobuf, which every collector that takes \
+                 JSON takes too"
                     .to_owned(),
             ),
             _ => Err(format!(
-                "{text:?} is not known; write grpc or http/protobuf"
+                "{text:?} is not supported; use grpc or http/protobuf"
             )),
         }
     }
@@ -56,14 +57,14 @@ impl Endpoint {
         };
         // NOTE: the text is not shown, it may hold credentials.
         let mut url = url.map_err(|error| {
-            format!("this is no URL ({error}); write http://host:4318 or https://host:4317")
+            format!("this is not a URL ({error}); use http://host:4318 or https://host:4317")
         })?;
         if !matches!(url.scheme(), "http" | "https") || is_bare && text.contains('/') {
-            return Err("write a URL that begins with http:// or https://".to_owned());
+            return Err("use a URL that begins with http:// or https://".to_owned());
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(
-                "credentials don't belong into a URL; write them into OTEL_EXPORTER_OTLP_HEADERS"
+                "credentials don't belong in a URL; put them into OTEL_EXPORTER_OTLP_HEADERS"
                     .to_owned(),
             );
         }
@@ -75,7 +76,8 @@ impl Endpoint {
         match protocol {
             Protocol::Http if is_bare => {
                 return Err(
-                    "only gRPC takes an address without http:// or https:// before it".to_owned(),
+                    "only gRPC takes an address without a scheme; put http:// or https:// before it"
+                        .to_owned(),
                 );
             }
             Protocol::Http => {

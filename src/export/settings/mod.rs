@@ -1,7 +1,8 @@
 //! How a signal is sent, from OpenTelemetry's standard variables.
 //!
 //! A variable of the signal, such as `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, wins over the general
-//! one. Invariant: every mistake is told at once, and no credential is shown, whatever is printed.
+//! one. Invariant: what is not valid is noted and counts as unset, as the specification wants it;
+//! no credential is shown, whatever is printed.
 
 mod endpoint;
 #[cfg(test)]
@@ -12,11 +13,11 @@ use std::{fmt, path::PathBuf, time::Duration};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub(super) use self::endpoint::{Endpoint, Protocol};
-use super::variables::{Lookup, Reader, parse_bool, parse_pairs};
+use super::variables::{IgnoredSetting, Lookup, Reader, parse_pairs};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A call that takes longer than this is none that anybody waits for.
-const MAX_TIMEOUT_MILLIS: u64 = 600_000;
+/// Nobody waits longer than this for a call. The specification has 0 for "no limit".
+const MAX_TIMEOUT: Duration = Duration::from_mins(10);
 const DEFAULT_INTERVAL: Duration = Duration::from_mins(1);
 /// More often than that is a mistake in the unit.
 const MIN_INTERVAL_MILLIS: u64 = 100;
@@ -56,29 +57,18 @@ impl Signal {
 
     /// Whether this signal is wanted at all.
     fn is_wanted(self, reader: &mut Reader<'_>) -> bool {
-        if reader.parsed("OTEL_SDK_DISABLED", parse_bool) == Some(true) {
+        if reader.boolean(&["OTEL_SDK_DISABLED"]) {
             return false;
         }
+        let (variable, known): (_, &[&str]) = match self {
+            Self::Traces => ("OTEL_TRACES_EXPORTER", &["otlp", "none"]),
+            // For Prometheus they are served whatever this says.
+            Self::Metrics => ("OTEL_METRICS_EXPORTER", &["otlp", "prometheus", "none"]),
+        };
+        let exporters = reader.keywords(variable, known);
         match self {
-            Self::Traces => {
-                let wanted = reader.parsed("OTEL_TRACES_EXPORTER", |text| match text {
-                    "otlp" => Ok(true),
-                    "none" => Ok(false),
-                    _ => Err(format!("{text:?} is not known; write otlp or none")),
-                });
-                wanted.unwrap_or(true)
-            }
-            Self::Metrics => {
-                let wanted = reader.parsed("OTEL_METRICS_EXPORTER", |text| match text {
-                    "otlp" => Ok(true),
-                    // They are served for it all the same.
-                    "none" | "prometheus" => Ok(false),
-                    _ => Err(format!(
-                        "{text:?} is not known; write otlp, prometheus or none"
-                    )),
-                });
-                wanted.unwrap_or(false)
-            }
+            Self::Traces if exporters.is_empty() => true,
+            _ => exporters.iter().any(|exporter| exporter == "otlp"),
         }
     }
 }
@@ -109,45 +99,43 @@ pub(super) struct IdentityFiles {
 }
 
 impl OtlpSettings {
-    /// The settings, or every mistake; `None` if nothing is to be sent.
-    pub fn from_variables(lookup: Lookup<'_>, signal: Signal) -> Result<Option<Self>, Vec<String>> {
-        let mut reader = Reader::new(lookup);
+    /// The settings; `None` if nothing is to be sent.
+    pub fn from_variables(
+        lookup: Lookup<'_>,
+        signal: Signal,
+        ignored: &mut Vec<IgnoredSetting>,
+    ) -> Option<Self> {
+        let mut reader = Reader::new(lookup, ignored);
         if !signal.is_wanted(&mut reader) {
-            return reader.finish(None);
+            return None;
         }
-        let address = chosen(&reader, signal, "ENDPOINT");
-        if reader.text(&address).is_none() {
-            return reader.finish(None);
-        }
-        let endpoint = read_endpoint(&mut reader, signal, &address);
-        let variable = chosen(&reader, signal, "HEADERS");
-        let headers = reader.parsed(&variable, parse_headers).unwrap_or_default();
-        let variable = chosen(&reader, signal, "TIMEOUT");
-        let timeout = reader.parsed(&variable, |text| {
-            parse_millis(text, 1, MAX_TIMEOUT_MILLIS, "10000")
-        });
-        let variable = chosen(&reader, signal, "COMPRESSION");
-        let gzip = reader.parsed(&variable, |text| match text {
-            "gzip" => Ok(true),
-            "none" => Ok(false),
-            _ => Err(format!("{text:?} is not known; write gzip or none")),
+        let mut reader = SignalReader { reader, signal };
+        let endpoint = reader.endpoint()?;
+        let gzip = reader.parsed("COMPRESSION", |_, text| {
+            match text.to_ascii_lowercase().as_str() {
+                "gzip" => Ok(true),
+                "none" => Ok(false),
+                _ => Err(format!("{text:?} is not supported; use gzip or none")),
+            }
         });
         let interval = match signal {
             Signal::Traces => None,
-            Signal::Metrics => reader.parsed("OTEL_METRIC_EXPORT_INTERVAL", |text| {
-                parse_millis(text, MIN_INTERVAL_MILLIS, u64::from(u32::MAX), "60000")
-            }),
+            Signal::Metrics => reader
+                .reader
+                .parsed(&["OTEL_METRIC_EXPORT_INTERVAL"], |_, text| {
+                    parse_interval(text)
+                }),
         };
-        let tls = read_tls_files(&mut reader, signal);
-        let settings = endpoint.map(|endpoint| Self {
+        Some(Self {
             endpoint,
-            headers,
-            timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
+            headers: reader.headers(),
+            timeout: reader
+                .parsed("TIMEOUT", |_, text| parse_timeout(text))
+                .unwrap_or(DEFAULT_TIMEOUT),
             gzip: gzip.unwrap_or(false),
-            tls,
+            tls: reader.tls_files(),
             interval: interval.unwrap_or(DEFAULT_INTERVAL),
-        });
-        reader.finish(settings)
+        })
     }
 
     /// Where the signal goes, fit to be shown.
@@ -169,90 +157,130 @@ impl fmt::Debug for OtlpSettings {
     }
 }
 
-/// The variable that decides: the signal's if it is set, else the general one.
-fn chosen(reader: &Reader<'_>, signal: Signal, name: &str) -> String {
-    let own = signal.variable(name);
-    if reader.text(&own).is_some() {
-        own
-    } else {
-        format!("OTEL_EXPORTER_OTLP_{name}")
+/// Reads the variables of one signal, and the general ones where it has none of its own.
+struct SignalReader<'a> {
+    reader: Reader<'a>,
+    signal: Signal,
+}
+
+impl SignalReader<'_> {
+    /// The signal's own variable, and the general one.
+    fn variables(&self, name: &str) -> [String; 2] {
+        let general = format!("OTEL_EXPORTER_OTLP_{name}");
+        [self.signal.variable(name), general]
+    }
+
+    fn parsed<T>(
+        &mut self,
+        name: &str,
+        parse: impl Fn(&str, &str) -> Result<T, String>,
+    ) -> Option<T> {
+        let [own, general] = self.variables(name);
+        self.reader.parsed(&[&own, &general], parse)
+    }
+
+    /// The variable that is set, and its text.
+    fn text(&self, name: &str) -> Option<(String, String)> {
+        let mut variables = self.variables(name).into_iter();
+        variables.find_map(|variable| {
+            let text = self.reader.text(&variable)?;
+            Some((variable, text))
+        })
+    }
+
+    fn endpoint(&mut self) -> Option<Endpoint> {
+        // Without an address the rest has no effect, and nothing about it needs to be said.
+        self.text("ENDPOINT")?;
+        let protocol = self.parsed("PROTOCOL", |_, text| Protocol::parse(text));
+        let [own, general] = self.variables("INSECURE");
+        let insecure = self.reader.boolean(&[&own, &general]);
+        let (own, path) = (self.signal.variable("ENDPOINT"), self.signal.http_path());
+        self.parsed("ENDPOINT", |variable, text| {
+            // The signal's own endpoint is taken as it is.
+            let path = if variable == own { "" } else { path };
+            Endpoint::parse(text, protocol, insecure, path)
+        })
+    }
+
+    /// Those that are valid. NOTE: values are credentials as a rule; neither they nor what
+    /// surrounds them is shown.
+    fn headers(&mut self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let Some((variable, text)) = self.text("HEADERS") else {
+            return headers;
+        };
+        for (pair, number) in parse_pairs(&text).zip(1..) {
+            let header = pair.and_then(|(name, value)| parse_header(&name, &value, number));
+            let added = header.and_then(|(name, value)| {
+                let added = headers.try_insert(name, value);
+                added.map_err(|_| "these are too many headers".to_owned())
+            });
+            if let Err(problem) = added {
+                self.reader.ignore(&variable, problem);
+            }
+        }
+        headers
+    }
+
+    fn tls_files(&mut self) -> TlsFiles {
+        let path = |found: Option<(String, String)>| found.map(|(_, text)| PathBuf::from(text));
+        let ca = path(self.text("CERTIFICATE"));
+        let certificate = self.text("CLIENT_CERTIFICATE");
+        let key = self.text("CLIENT_KEY");
+        let mut ignore = |found: &Option<(String, String)>, problem| {
+            if let Some((variable, _)) = found {
+                self.reader.ignore(variable, problem);
+            }
+        };
+        match (&certificate, &key) {
+            (Some(_), None) => ignore(
+                &certificate,
+                "a client certificate has no effect without its key; set \
+                 OTEL_EXPORTER_OTLP_CLIENT_KEY as well",
+            ),
+            (None, Some(_)) => ignore(
+                &key,
+                "a client key has no effect without its certificate; set \
+                 OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE as well",
+            ),
+            _ => {}
+        }
+        let identity = path(certificate).zip(path(key));
+        let identity = identity.map(|(certificate, key)| IdentityFiles { certificate, key });
+        TlsFiles { ca, identity }
     }
 }
 
-fn read_endpoint(reader: &mut Reader<'_>, signal: Signal, address: &str) -> Option<Endpoint> {
-    let variable = chosen(reader, signal, "PROTOCOL");
-    let protocol = reader.parsed(&variable, Protocol::parse);
-    let variable = chosen(reader, signal, "INSECURE");
-    let insecure = reader.parsed(&variable, parse_bool).unwrap_or(false);
-    // The signal's own endpoint is taken as it is.
-    let path = if address == signal.variable("ENDPOINT") {
-        ""
-    } else {
-        signal.http_path()
-    };
-    reader.parsed(address, |text| {
-        Endpoint::parse(text, protocol, insecure, path)
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let millis: u64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of milliseconds; use 10000"))?;
+    Ok(match millis {
+        0 => MAX_TIMEOUT,
+        millis => Duration::from_millis(millis).min(MAX_TIMEOUT),
     })
 }
 
-fn read_tls_files(reader: &mut Reader<'_>, signal: Signal) -> TlsFiles {
-    let ca = reader.text(&chosen(reader, signal, "CERTIFICATE"));
-    let certificate_variable = chosen(reader, signal, "CLIENT_CERTIFICATE");
-    let key_variable = chosen(reader, signal, "CLIENT_KEY");
-    let certificate = reader.text(&certificate_variable);
-    let identity = match (certificate, reader.text(&key_variable)) {
-        (Some(certificate), Some(key)) => Some(IdentityFiles {
-            certificate: certificate.into(),
-            key: key.into(),
-        }),
-        (Some(_), None) => {
-            reader.mistake(
-                &key_variable,
-                "write the path of the client certificate's key",
-            );
-            None
-        }
-        (None, Some(_)) => {
-            reader.mistake(
-                &certificate_variable,
-                "write the path of the certificate that the client key belongs to",
-            );
-            None
-        }
-        (None, None) => None,
-    };
-    TlsFiles {
-        ca: ca.map(PathBuf::from),
-        identity,
-    }
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let valid = MIN_INTERVAL_MILLIS..=u64::from(u32::MAX);
+    let millis = text.parse().ok().filter(|millis| valid.contains(millis));
+    millis.map(Duration::from_millis).ok_or_else(|| {
+        format!("{text:?} is not a number of milliseconds from {MIN_INTERVAL_MILLIS}; use 60000")
+    })
 }
 
-fn parse_millis(text: &str, least: u64, most: u64, example: &str) -> Result<Duration, String> {
-    let millis = text.parse().ok();
-    millis
-        .filter(|millis| (least..=most).contains(millis))
-        .map(Duration::from_millis)
-        .ok_or_else(|| {
-            format!("{text:?} is not from {least} to {most} milliseconds; write {example}")
-        })
-}
-
-/// NOTE: values are credentials as a rule; neither they nor what surrounds them is shown.
-fn parse_headers(text: &str) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    for (at, (name, value)) in parse_pairs(text)?.into_iter().enumerate() {
-        let at = at + 1;
-        let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("the name of header {at} can't be one; write name=value"))?;
-        if RESERVED_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("grpc-") {
-            return Err(format!("{name} is not for you to set; leave it out"));
-        }
-        let mut value = HeaderValue::from_bytes(&value)
-            .map_err(|_| format!("the value of {name} can't be a header's"))?;
-        value.set_sensitive(true);
-        headers
-            .try_insert(name, value)
-            .map_err(|_| "these are too many headers".to_owned())?;
+fn parse_header(
+    name: &str,
+    value: &[u8],
+    number: usize,
+) -> Result<(HeaderName, HeaderValue), String> {
+    let name = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| format!("the name of header {number} is not valid; use name=value"))?;
+    if RESERVED_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("grpc-") {
+        return Err(format!("{name} belongs to the protocol; leave it out"));
     }
-    Ok(headers)
+    let mut value = HeaderValue::from_bytes(value)
+        .map_err(|_| format!("the value of {name} is not valid in a header"))?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }

@@ -1,29 +1,34 @@
-//! Every variable, and every mistake in one.
+//! Every variable, and what becomes of values that are not valid.
 
 use super::*;
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-fn read(signal: Signal, variables: Variables<'_>) -> Result<Option<OtlpSettings>, Vec<String>> {
+fn read(signal: Signal, variables: Variables<'_>) -> (Option<OtlpSettings>, Vec<IgnoredSetting>) {
     let lookup = |name: &str| {
         let found = variables.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    OtlpSettings::from_variables(&lookup, signal)
+    let mut ignored = Vec::new();
+    let settings = OtlpSettings::from_variables(&lookup, signal, &mut ignored);
+    (settings, ignored)
 }
 
 /// Beside an endpoint that is right.
-fn with(signal: Signal, variables: Variables<'_>) -> Result<OtlpSettings, Vec<String>> {
+fn with(signal: Signal, variables: Variables<'_>) -> (OtlpSettings, Vec<IgnoredSetting>) {
     let mut all = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")];
     if signal == Signal::Metrics {
         all.push(("OTEL_METRICS_EXPORTER", "otlp"));
     }
     all.extend(variables);
-    read(signal, &all).map(Option::unwrap)
+    let (settings, ignored) = read(signal, &all);
+    (settings.unwrap(), ignored)
 }
 
 fn traces(variables: Variables<'_>) -> OtlpSettings {
-    with(Signal::Traces, variables).unwrap()
+    let (settings, ignored) = with(Signal::Traces, variables);
+    assert_eq!(ignored, [], "{variables:?}");
+    settings
 }
 
 #[test]
@@ -73,10 +78,16 @@ fn nothing_is_sent_unless_somebody_says_where() {
             &[ENDPOINT, ("OTEL_METRICS_EXPORTER", "prometheus")],
             false,
         ),
+        (
+            Signal::Metrics,
+            &[ENDPOINT, ("OTEL_METRICS_EXPORTER", "prometheus, OTLP")],
+            true,
+        ),
         (Signal::Metrics, &[("OTEL_METRICS_EXPORTER", "otlp")], false),
     ] {
-        let settings = read(signal, variables).unwrap();
+        let (settings, ignored) = read(signal, variables);
         assert_eq!(settings.is_some(), sent, "{variables:?}");
+        assert_eq!(ignored, [], "{variables:?}");
     }
 }
 
@@ -120,7 +131,10 @@ fn endpoints_and_protocols() {
         (&[(general, "c:9000"), grpc], "Grpc https://c:9000/"),
         (&[(general, "http://c:9000"), grpc], "Grpc http://c:9000/"),
         (
-            &[(general, "http://c:4317"), http],
+            &[
+                (general, "http://c:4317"),
+                ("OTEL_EXPORTER_OTLP_PROTOCOL", "HTTP/Protobuf"),
+            ],
             "Http http://c:4317/v1/traces",
         ),
         (
@@ -140,10 +154,10 @@ fn endpoints_and_protocols() {
             "Grpc https://c:4317/",
         ),
     ] {
-        let settings = read(Signal::Traces, variables).unwrap().unwrap();
+        let settings = read(Signal::Traces, variables).0.unwrap();
         assert_eq!(format!("{:?}", settings.endpoint), shown, "{variables:?}");
     }
-    let metrics = with(Signal::Metrics, &[]).unwrap();
+    let metrics = with(Signal::Metrics, &[]).0;
     assert_eq!(metrics.endpoint(), "http://c:4318/v1/metrics");
 }
 
@@ -190,7 +204,7 @@ fn what_is_said_of_a_signal_wins() {
     assert_eq!(identity.key, PathBuf::from("/key"));
     assert_eq!(settings.headers["a"], "general");
     let often = [("OTEL_METRIC_EXPORT_INTERVAL", "5000")];
-    let metrics = with(Signal::Metrics, &often).unwrap();
+    let metrics = with(Signal::Metrics, &often).0;
     assert_eq!(metrics.interval, Duration::from_secs(5));
 }
 
@@ -210,20 +224,22 @@ fn headers_are_decoded_and_never_shown() {
     assert!(shown.contains("x-scope-orgid"), "{shown}");
 }
 
-/// One mistake, in this variable, that says what to write and shows no secret.
-fn assert_mistake(signal: Signal, variables: Variables<'_>, name: &str, hint: &str) {
-    let mistakes = with(signal, variables).unwrap_err();
-    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
-    let mistake = &mistakes[0];
-    assert!(mistake.starts_with(&format!("{name}: ")), "{mistake}");
-    assert!(mistake.contains(hint), "{mistake}");
-    assert!(!mistake.contains("secret"), "{mistake}");
+/// This variable alone was ignored, with advice and without showing a secret.
+fn assert_ignored(ignored: &[IgnoredSetting], variable: &str, advice: &str) {
+    assert_eq!(ignored.len(), 1, "{ignored:?}");
+    let IgnoredSetting {
+        variable: noted,
+        problem,
+    } = &ignored[0];
+    assert_eq!(noted, variable, "{problem}");
+    assert!(problem.contains(advice), "{problem}");
+    assert!(!problem.contains("secret"), "{problem}");
 }
 
 #[test]
-fn mistakes_in_an_endpoint_name_the_variable() {
-    let name = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-    for (endpoint, hint) in [
+fn an_endpoint_that_is_not_valid_counts_as_unset() {
+    let own = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+    for (endpoint, advice) in [
         ("http://", "http://host:4318"),
         ("http://secret:port", "http://host:4318"),
         ("ftp://c", "http:// or https://"),
@@ -232,116 +248,138 @@ fn mistakes_in_an_endpoint_name_the_variable() {
         ("https://me:secret@c:4317", "OTEL_EXPORTER_OTLP_HEADERS"),
         ("secret@c:4317", "OTEL_EXPORTER_OTLP_HEADERS"),
     ] {
-        assert_mistake(Signal::Traces, &[(name, endpoint)], name, hint);
+        let (settings, ignored) = read(Signal::Traces, &[(own, endpoint)]);
+        assert!(settings.is_none(), "{endpoint}");
+        assert_ignored(&ignored, own, advice);
+        // The general one is there to fall back to.
+        let (settings, ignored) = with(Signal::Traces, &[(own, endpoint)]);
+        assert_eq!(settings.endpoint(), "http://c:4318/v1/traces");
+        assert_ignored(&ignored, own, advice);
     }
     let http = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
-    assert_mistake(Signal::Traces, &[(name, "c:4317"), http], name, "only gRPC");
+    let (settings, ignored) = read(Signal::Traces, &[(own, "c:4317"), http]);
+    assert!(settings.is_none());
+    assert_ignored(&ignored, own, "only gRPC");
 }
 
 #[test]
-fn mistakes_in_headers_name_the_variable() {
-    let name = "OTEL_EXPORTER_OTLP_HEADERS";
-    for (headers, hint) in [
-        ("secret", "key=value"),
-        ("a secret=b", "name of header 1"),
-        ("a=secret%0A", "value of a"),
+fn of_headers_those_that_are_valid_are_sent() {
+    let variable = "OTEL_EXPORTER_OTLP_HEADERS";
+    for (headers, advice) in [
+        ("secret,a=b", "key=value"),
+        ("a=b,a secret=c", "name of header 2"),
+        ("c=secret%0A,a=b", "value of c"),
         ("a=b,c=secret%", "%25"),
-        ("Content-Type=secret", "leave it out"),
-        ("grpc-timeout=secret", "leave it out"),
+        ("Content-Type=secret,a=b", "leave it out"),
+        ("a=b,grpc-timeout=secret", "leave it out"),
     ] {
-        assert_mistake(Signal::Traces, &[(name, headers)], name, hint);
+        let (settings, ignored) = with(Signal::Traces, &[(variable, headers)]);
+        assert_ignored(&ignored, variable, advice);
+        assert_eq!(settings.headers.len(), 1, "{headers}");
+        assert_eq!(settings.headers["a"], "b");
     }
 }
 
 #[test]
-fn mistakes_elsewhere_name_the_variable() {
-    for (signal, name, value, hint) in [
-        (Signal::Traces, "OTEL_SDK_DISABLED", "yes", "true or false"),
+fn whatever_else_is_not_valid_is_noted_and_has_its_default() {
+    use Signal::{Metrics, Traces};
+    for (signal, variable, value, advice) in [
+        (Traces, "OTEL_SDK_DISABLED", "1", "true or false"),
+        (Metrics, "OTEL_SDK_DISABLED", "yes", "true or false"),
+        (Traces, "OTEL_TRACES_EXPORTER", "zipkin", "otlp, none"),
+        (Traces, "OTEL_TRACES_EXPORTER", "otlp,console", "otlp, none"),
         (
-            Signal::Traces,
-            "OTEL_TRACES_EXPORTER",
-            "zipkin",
-            "otlp or none",
-        ),
-        (
-            Signal::Traces,
+            Traces,
             "OTEL_EXPORTER_OTLP_PROTOCOL",
             "http/json",
             "http/protobuf",
         ),
         (
-            Signal::Traces,
+            Traces,
             "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-            "GRPC",
-            "write grpc",
+            "grcp",
+            "use grpc",
         ),
+        (Traces, "OTEL_EXPORTER_OTLP_INSECURE", "1", "true or false"),
+        (Traces, "OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "milliseconds"),
+        (Traces, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "-1", "10000"),
         (
-            Signal::Traces,
-            "OTEL_EXPORTER_OTLP_INSECURE",
-            "1",
-            "true or false",
-        ),
-        (Signal::Traces, "OTEL_EXPORTER_OTLP_TIMEOUT", "0", "10000"),
-        (
-            Signal::Traces,
-            "OTEL_EXPORTER_OTLP_TIMEOUT",
-            "10s",
-            "milliseconds",
-        ),
-        (
-            Signal::Traces,
-            "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-            "600001",
-            "milliseconds",
-        ),
-        (
-            Signal::Traces,
+            Traces,
             "OTEL_EXPORTER_OTLP_COMPRESSION",
             "zstd",
             "gzip or none",
         ),
-        (
-            Signal::Metrics,
-            "OTEL_METRIC_EXPORT_INTERVAL",
-            "60",
-            "60000",
-        ),
-        (
-            Signal::Metrics,
-            "OTEL_METRIC_EXPORT_INTERVAL",
-            "1m",
-            "60000",
-        ),
+        (Metrics, "OTEL_METRIC_EXPORT_INTERVAL", "60", "60000"),
+        (Metrics, "OTEL_METRIC_EXPORT_INTERVAL", "1m", "60000"),
     ] {
-        assert_mistake(signal, &[(name, value)], name, hint);
+        let (settings, ignored) = with(signal, &[(variable, value)]);
+        assert_ignored(&ignored, variable, advice);
+        let default = with(signal, &[]).0;
+        assert_eq!(
+            format!("{settings:?}"),
+            format!("{default:?}"),
+            "{variable}={value}"
+        );
+        assert_eq!(settings.interval, default.interval);
     }
-    let name = "OTEL_METRICS_EXPORTER";
-    let mistakes = read(Signal::Metrics, &[(name, "console")]).unwrap_err();
-    assert!(
-        mistakes[0].starts_with(&format!("{name}: ")),
-        "{mistakes:?}"
-    );
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318");
+    let variable = "OTEL_METRICS_EXPORTER";
+    let (settings, ignored) = read(Metrics, &[endpoint, (variable, "console")]);
+    assert!(settings.is_none());
+    assert_ignored(&ignored, variable, "prometheus");
 }
 
 #[test]
-fn half_an_identity_is_a_mistake_in_the_other_half() {
-    let certificate = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE";
-    let key = "OTEL_EXPORTER_OTLP_CLIENT_KEY";
-    assert_mistake(Signal::Traces, &[(certificate, "/c")], key, "path");
-    let own_key = "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY";
-    assert_mistake(Signal::Traces, &[(own_key, "/k")], certificate, "path");
-}
-
-#[test]
-fn every_mistake_is_told_at_once() {
-    let mistakes = with(
+fn what_is_wrong_with_a_signals_own_variable_leaves_the_general_one() {
+    let (settings, ignored) = with(
         Signal::Traces,
         &[
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke signals"),
-            ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
-            ("OTEL_EXPORTER_OTLP_COMPRESSION", "much"),
-            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/k"),
+            ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "soon"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
+            ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "much"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "GZIP"),
         ],
     );
-    assert_eq!(mistakes.unwrap_err().len(), 4);
+    assert_eq!(settings.timeout, Duration::from_millis(2_500));
+    assert!(settings.gzip);
+    assert_eq!(ignored.len(), 2, "{ignored:?}");
+}
+
+#[test]
+fn a_timeout_of_zero_or_of_hours_is_the_longest() {
+    for text in ["0", "600001", "86400000"] {
+        let settings = traces(&[("OTEL_EXPORTER_OTLP_TIMEOUT", text)]);
+        assert_eq!(settings.timeout, MAX_TIMEOUT, "{text}");
+    }
+}
+
+#[test]
+fn half_an_identity_is_none() {
+    for variable in [
+        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+        "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+    ] {
+        let (settings, ignored) = with(Signal::Traces, &[(variable, "/path")]);
+        assert_eq!(settings.tls.identity, None);
+        assert_ignored(&ignored, variable, "as well");
+    }
+}
+
+#[test]
+fn both_signals_note_what_they_share_once() {
+    let lookup = |name: &str| {
+        let value = match name {
+            "OTEL_EXPORTER_OTLP_ENDPOINT" => "http://c:4318",
+            "OTEL_METRICS_EXPORTER" => "otlp",
+            "OTEL_EXPORTER_OTLP_TIMEOUT" => "soon",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let mut ignored = Vec::new();
+    for signal in [Signal::Traces, Signal::Metrics] {
+        OtlpSettings::from_variables(&lookup, signal, &mut ignored).unwrap();
+    }
+    assert_ignored(&ignored, "OTEL_EXPORTER_OTLP_TIMEOUT", "10000");
 }

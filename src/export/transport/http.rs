@@ -80,16 +80,6 @@ impl Http {
         })
     }
 
-    pub(super) fn encode(&self, request: Bytes) -> Bytes {
-        if !self.gzip {
-            return request;
-        }
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        // Writing into memory does not fail.
-        drop(encoder.write_all(&request));
-        encoder.finish().unwrap_or_default().into()
-    }
-
     pub(super) async fn send(&self, body: Bytes) -> Result<Bytes, Failure> {
         let encoding = self.gzip.then_some(GZIP);
         tokio::time::timeout(self.timeout, self.post(body, encoding))
@@ -132,6 +122,13 @@ impl Http {
             _ => Ok(body),
         }
     }
+}
+
+pub(super) fn compress(request: &Bytes) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing into memory does not fail.
+    drop(encoder.write_all(request));
+    encoder.finish().unwrap_or_default().into()
 }
 
 /// As much as there is, or may be read. The status was there before: a body that breaks off

@@ -46,12 +46,12 @@ pub(super) struct Unsettled {
     is_failing: bool,
 }
 
-impl Default for Unsettled {
-    fn default() -> Self {
+impl Unsettled {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             spans: SpanBatch::default(),
             done_until: Ticket::default(),
-            committed_at: Instant::now(),
+            committed_at: now,
             is_failing: false,
         }
     }
@@ -60,14 +60,27 @@ impl Default for Unsettled {
 impl Desk {
     /// Counts a reconcile, makes its spans, and lets its records go at the next commit.
     pub(super) fn settle(&mut self, line: &Line, ticket: Ticket) {
-        self.behind.metrics.reconcile_published(line);
+        self.settle_joined(line, line, ticket);
+    }
+
+    /// The same for a part that may have been joined with others: it is counted as what it was, and
+    /// its spans say what the whole is.
+    pub(super) fn settle_joined(&mut self, part: &Line, line: &Line, ticket: Ticket) {
+        let place = self.published.binary_search_by_key(&ticket, |it| it.ticket);
+        let published = place.ok().and_then(|place| self.published.get_mut(place));
+        let is_blameless = self.behind.poison.blames_nobody();
+        if is_blameless && let Some(published) = &published {
+            self.behind.poison.blame(&published.records);
+        }
+        self.behind.metrics.reconcile_published(part);
         if let Some(tracing) = &self.behind.tracing
             && tracing.keeps(line)
         {
             self.unsettled.spans.extend(&spans_of(line, &tracing.links));
         }
-        let place = self.published.binary_search_by_key(&ticket, |it| it.ticket);
-        let published = place.ok().and_then(|place| self.published.get_mut(place));
+        if is_blameless {
+            self.behind.poison.end();
+        }
         if let Some(published) = published {
             published.is_settled = true;
         }
@@ -76,12 +89,12 @@ impl Desk {
     pub(super) fn commit_if_due(&mut self, draining: bool) -> bool {
         let is_full =
             self.unsettled.spans.bytes() >= BATCH_BYTES || self.behind.parcels.is_sync_due();
-        let is_due = self.unsettled.committed_at.elapsed() >= COMMIT_EVERY
+        let is_due = self.since(self.unsettled.committed_at) >= COMMIT_EVERY
             || (is_full && !self.unsettled.is_failing);
         if !self.has_uncommitted() || !(is_due || draining) {
             return false;
         }
-        self.unsettled.committed_at = Instant::now();
+        self.unsettled.committed_at = self.instant();
         let committed = self.commit();
         self.unsettled.is_failing = committed.is_err();
         match committed {
@@ -93,7 +106,26 @@ impl Desk {
         }
     }
 
+    /// Commits what can be, since what comes next may kill the process.
+    pub(super) fn commit_now(&mut self) {
+        if let Err(error) = self.commit() {
+            tracing::warn!(%error, "cannot write to the outbox yet; records stay in the spool");
+        }
+    }
+
+    /// Commits, if necessary with the space that is reserved for a full disk.
     fn commit(&mut self) -> io::Result<()> {
+        let mut committed = self.try_commit();
+        if is_disk_full(&committed) && self.behind.reserve.release() {
+            committed = self.try_commit();
+        }
+        if committed.is_ok() {
+            self.behind.reserve.restore();
+        }
+        committed
+    }
+
+    fn try_commit(&mut self) -> io::Result<()> {
         let behind = &mut self.behind;
         behind.parcels.sync()?;
         behind.index.sync()?;
@@ -114,9 +146,9 @@ impl Desk {
         }
         // NOTE: in this order. A crash in between forgets what came before; the other way round,
         // what is published again would come after itself.
-        behind.follower.finish(&records);
+        behind.follower.finish(&records)?;
         behind.history.save(self.unsettled.done_until);
-        Ok(())
+        self.remove_stored_index()
     }
 
     /// So much could not be made to last that nothing more is published.
@@ -136,6 +168,8 @@ impl Desk {
             || first.is_some_and(|published| published.is_settled)
             || self.behind.history.has_unsaved(self.unsettled.done_until)
             || self.behind.parcels.has_finished()
+            || self.behind.follower.has_unlogged()
+            || self.has_removable_index()
     }
 
     /// Nothing is left to do for what was received.
@@ -148,7 +182,7 @@ impl Desk {
             && traces.is_none_or(|tracing| tracing.batches.is_empty())
     }
 
-    /// Tells what waits in the outbox: it shares the spool's limit.
+    /// Tells what waits in the outbox: it shares the spool's limit, and so does the quarantine.
     pub(super) fn show_outbox(&self) {
         let behind = &self.behind;
         let traces = behind.tracing.as_ref();
@@ -158,8 +192,16 @@ impl Desk {
             traces.map_or(0, |tracing| tracing.batches.bytes()),
         ];
         behind.metrics.outbox_holds(waiting);
-        behind.gauge.set_beside(waiting.iter().sum());
+        let quarantined = behind.quarantine.bytes();
+        let beside = waiting.iter().chain(&quarantined).sum();
+        behind.gauge.set_beside(beside);
     }
+}
+
+/// Whether something failed for want of space.
+pub(super) fn is_disk_full<T>(outcome: &io::Result<T>) -> bool {
+    let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+    outcome.as_ref().is_err_and(is_full)
 }
 
 impl Tracing {

@@ -1,11 +1,20 @@
 //! Dispatching: what waits in the outbox for the store is sent off, so many at a time.
 //!
-//! Invariant: what is on its way is bounded in number and in bytes.
+//! Invariant: what is on its way is bounded in number and in bytes. What failed before takes no more
+//! than half of either, so that what was never tried always gets its turn.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use super::Desk;
-use crate::archive::ReadyBatch;
+use crate::{
+    archive::{MAX_UPLOAD_MEMORY, ReadyBatch, Shipment},
+    history::Ticket,
+    outbox::{Note, ParcelId},
+};
 
 /// Uploads under way at once.
 const UPLOADS_AT_ONCE: usize = 8;
@@ -13,10 +22,37 @@ const UPLOADS_AT_ONCE: usize = 8;
 const BYTES_ON_THE_WAY: u64 = 16 * 1024 * 1024;
 /// While stopping, between two batches of the index.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// Longer than records stay in the log after their line was written.
-const KNOWN_FOR: Duration = Duration::from_secs(10);
 /// Batches of the index under way at once.
 const INDEX_UPLOADS_AT_ONCE: usize = 2;
+
+/// As many different uploads that fail in a row mean that the store is away.
+pub(super) const PATIENCE: u32 = 8;
+
+/// Something that is sent to the store.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum Upload {
+    Object(ParcelId),
+    Index(PathBuf),
+}
+
+/// Memory that parcels on their way take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnTheWay {
+    bytes: u64,
+    /// It failed before.
+    is_retry: bool,
+}
+
+/// A batch of the index that is in the store, or to be moved to the quarantine.
+#[derive(Debug)]
+pub(super) struct StoredIndex {
+    pub(super) batch: ReadyBatch,
+    /// Of the last reconcile that was published before the batch was stored: none of its lines is
+    /// of a later one.
+    pub(super) ticket: Ticket,
+    /// The store refuses it.
+    pub(super) refusal: Option<Note>,
+}
 
 impl Desk {
     /// So much waits for the store that nothing more is taken out of the log.
@@ -25,34 +61,154 @@ impl Desk {
             >= self.behind.outbox_max_bytes
     }
 
-    pub(super) fn send_parcels(&mut self) -> bool {
-        let on_the_way: u64 = self.sending.values().sum();
-        let mut room = BYTES_ON_THE_WAY.saturating_sub(on_the_way);
+    /// Sends off what may be; tells whether there was something.
+    pub(super) fn send_waiting(&mut self, draining: bool) -> bool {
+        let now = self.instant();
+        if draining {
+            self.retries.hurry(now);
+        }
+        self.behind.parcels.read_labels();
+        // During an outage the next try tells whether it is over. One that is new tells more than
+        // one that may be stuck.
+        if self.retries.is_outage(now) {
+            self.send_index(now) || self.send_new_parcels(now) || self.send_again(now)
+        } else {
+            let again = self.send_again(now);
+            let new = self.send_new_parcels(now);
+            self.send_index(now) || new || again
+        }
+    }
+
+    /// Uploads that the store has not answered yet.
+    fn under_way(&self) -> usize {
+        // NOTE: those that are unresolved wait for the disk.
+        (self.sending.len() + self.sending_index.len()).saturating_sub(self.unresolved.len())
+    }
+
+    /// Sends what failed before and has rested.
+    fn send_again(&mut self, now: Instant) -> bool {
         let mut sent = false;
-        for (parcel, bytes) in self.behind.parcels.sendable() {
-            // The first may always go, however large.
-            if self.sending.len() >= UPLOADS_AT_ONCE || (room < bytes && !self.sending.is_empty()) {
-                break;
+        // Those that there is no room for hold up no others.
+        let objects_fit = self.has_room(0, true);
+        let index_fits = self.has_room_for_index(true);
+        let due = self.retries.due(self.under_way(), now);
+        let due = due.filter(|upload| match upload {
+            Upload::Object(_) => objects_fit,
+            Upload::Index(_) => index_fits,
+        });
+        let due: Vec<_> = due.take(UPLOADS_AT_ONCE).cloned().collect();
+        for upload in due {
+            let began = match &upload {
+                Upload::Object(parcel) => self.send_parcel_again(*parcel),
+                Upload::Index(path) => self.send_index_again(path),
+            };
+            match began {
+                Some(true) => self.retries.begin(&upload),
+                Some(false) => {}
+                None => self.retries.forget(&upload),
             }
-            if self.sending.contains_key(&parcel) {
-                continue;
+            sent |= began == Some(true);
+        }
+        sent
+    }
+
+    /// Tells whether there is room for it; `None` if it is not there any more.
+    fn send_parcel_again(&mut self, parcel: ParcelId) -> Option<bool> {
+        let bytes = self.behind.parcels.bytes_of(parcel)?;
+        let has_room = self.has_room(bytes, true);
+        if has_room {
+            self.send_parcel(parcel, bytes, true);
+        }
+        Some(has_room)
+    }
+
+    fn send_index_again(&mut self, path: &Path) -> Option<bool> {
+        let mut ready = self.behind.index.ready();
+        let batch = ready.find(|batch| batch.path == path).cloned()?;
+        let has_room = self.has_room_for_index(true);
+        if has_room {
+            self.sending_index.insert(batch.path.clone());
+            self.behind.uploads.send_index(batch);
+        }
+        Some(has_room)
+    }
+
+    /// Sends parcels that were never tried.
+    fn send_new_parcels(&mut self, now: Instant) -> bool {
+        let mut sent = false;
+        while self.retries.may_try(self.under_way(), now) {
+            // NOTE: what a part that an earlier process left belongs to may be in the log still.
+            // But if there is no room, nothing more comes out of the log.
+            let may_send_left = self.is_backlog_published || self.is_outbox_full();
+            let parcels = &self.behind.parcels;
+            let is_new = |parcel: &ParcelId| {
+                let is_left_part = parcels.is_part(*parcel) && parcels.is_left(*parcel);
+                let is_retry = self.retries.has_failed(&Upload::Object(*parcel));
+                (may_send_left || !is_left_part) && !is_retry && !self.sending.contains_key(parcel)
+            };
+            let mut sendable = self.behind.parcels.sendable(self.next_parcel);
+            let Some((parcel, bytes)) = sendable.find(|(parcel, _)| is_new(parcel)) else {
+                return sent;
+            };
+            drop(sendable);
+            // One that has to wait for another is not passed by.
+            let follower = self.behind.parcels.first_follower();
+            self.next_parcel = follower.map_or(parcel, |follower| follower.min(parcel));
+            if !self.has_room(bytes, false) {
+                return sent;
             }
-            room = room.saturating_sub(bytes);
-            self.sending.insert(parcel, bytes);
-            let path = self.behind.parcels.path_of(parcel);
-            self.behind.uploads.send(parcel, path);
+            self.send_parcel(parcel, bytes, false);
             sent = true;
         }
         sent
+    }
+
+    fn has_room(&self, bytes: u64, is_retry: bool) -> bool {
+        let counted = |on_the_way: &&OnTheWay| !is_retry || on_the_way.is_retry;
+        let (mut count, mut taken) = (0, 0);
+        for on_the_way in self.sending.values().filter(counted) {
+            count += 1;
+            taken += on_the_way.bytes;
+        }
+        let (most, room) = if is_retry {
+            (UPLOADS_AT_ONCE / 2, BYTES_ON_THE_WAY / 2)
+        } else {
+            (UPLOADS_AT_ONCE, BYTES_ON_THE_WAY)
+        };
+        // The first may always go, however large.
+        count == 0 || (count < most && taken + memory_of(bytes) <= room)
+    }
+
+    fn has_room_for_index(&self, is_retry: bool) -> bool {
+        let most = if is_retry {
+            INDEX_UPLOADS_AT_ONCE / 2
+        } else {
+            INDEX_UPLOADS_AT_ONCE
+        };
+        self.sending_index.len() < most
+    }
+
+    fn send_parcel(&mut self, parcel: ParcelId, bytes: u64, is_retry: bool) {
+        let on_the_way = OnTheWay {
+            bytes: memory_of(bytes),
+            is_retry,
+        };
+        self.sending.insert(parcel, on_the_way);
+        self.behind.uploads.send(Shipment {
+            parcel,
+            path: self.behind.parcels.path_of(parcel),
+            is_retried: self.behind.parcels.is_retried(parcel),
+            tries: self.retries.tries(&Upload::Object(parcel)),
+        });
     }
 
     pub(super) fn close_index(&mut self, draining: bool) {
         // The lines of what is not stored yet come later, but there is a deadline.
         let is_last = draining
             && self.awaiting.is_empty()
-            && (self.behind.parcels.is_empty() || self.index_closed_at.elapsed() >= LAST_PAUSE);
+            && (self.behind.parcels.is_empty() || self.since(self.index_closed_at) >= LAST_PAUSE);
         if is_last {
-            self.index_closed_at = Instant::now();
+            self.index_closed_at = self.instant();
         }
         if let Err(error) = self
             .behind
@@ -63,29 +219,83 @@ impl Desk {
         }
     }
 
-    /// Batches of the index stay for a while after they were stored: whoever starts after a crash
-    /// has to know which lines were written.
-    pub(super) fn remove_stored_index(&mut self) {
-        let is_over = |stored: &mut (Instant, ReadyBatch)| {
-            self.published.is_empty() || stored.0.elapsed() >= KNOWN_FOR
-        };
-        for (_, batch) in self.stored_index.extract_if(.., is_over) {
-            self.behind.index.remove(&batch);
+    /// A batch of the index that is stored, or refused, stays on disk until the records behind all of its lines
+    /// are done, and what an earlier process left in the log too: after a crash, what is published
+    /// again must be found noted.
+    pub(super) fn remove_stored_index(&mut self) -> io::Result<()> {
+        if !self.has_removable_index() {
+            return Ok(());
+        }
+        self.behind.follower.sync_done()?;
+        let stored = std::mem::take(&mut self.stored_index);
+        let (removable, others) = stored
+            .into_iter()
+            .partition(|stored| self.is_removable(stored));
+        self.stored_index = others;
+        let removable: Vec<StoredIndex> = removable;
+        for stored in removable {
+            match stored.refusal.clone() {
+                None => self.behind.index.remove(&stored.batch),
+                Some(note) => self.quarantine_index(stored, &note),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_removable_index(&self) -> bool {
+        let mut stored = self.stored_index.iter();
+        self.is_backlog_published && stored.any(|stored| self.is_removable(stored))
+    }
+
+    fn is_removable(&self, stored: &StoredIndex) -> bool {
+        let first_undone = self.published.front().map(|published| published.ticket);
+        // NOTE: a batch of an earlier process may have the lines of parcels that it left behind.
+        let is_needed = self.behind.parcels.has_left() && !self.behind.index.is_own(&stored.batch);
+        !is_needed && first_undone.is_none_or(|first| first > stored.ticket)
+    }
+
+    /// Everything that an earlier process left in the log is published, once.
+    pub(super) fn note_backlog(&mut self, caught_up: bool) {
+        if self.is_backlog_published || !caught_up || !self.waiting.is_empty() {
+            return;
+        }
+        let oldest = self.behind.assembler.oldest_arrival();
+        if oldest.is_none_or(|oldest| oldest >= self.started_at) {
+            self.is_backlog_published = true;
+            self.behind.poison.relax();
+            // Lines that were noted until now may be those of the backlog.
+            let ticket = self.behind.history.ticket();
+            for stored in &mut self.stored_index {
+                stored.ticket = ticket;
+            }
         }
     }
 
-    pub(super) fn send_index(&mut self) -> bool {
+    /// Sends batches of the index that were never tried.
+    fn send_index(&mut self, now: Instant) -> bool {
         let mut sent = false;
-        for batch in self.behind.index.ready() {
-            if self.sending_index.len() >= INDEX_UPLOADS_AT_ONCE {
-                break;
-            }
-            let is_stored = self.stored_index.iter().any(|(_, stored)| stored == batch);
-            if !is_stored && self.sending_index.insert(batch.path.clone()) {
-                self.behind.uploads.send_index(batch.clone());
-                sent = true;
-            }
+        while self.has_room_for_index(false) && self.retries.may_try(self.under_way(), now) {
+            let is_new = |batch: &&ReadyBatch| {
+                let mut done = self.stored_index.iter();
+                let is_done = done.any(|stored| stored.batch == **batch);
+                let is_retry = || {
+                    let upload = Upload::Index(batch.path.clone());
+                    self.retries.has_failed(&upload)
+                };
+                !is_done && !self.sending_index.contains(&batch.path) && !is_retry()
+            };
+            let Some(batch) = self.behind.index.ready().find(is_new).cloned() else {
+                return sent;
+            };
+            self.sending_index.insert(batch.path.clone());
+            self.behind.uploads.send_index(batch);
+            sent = true;
         }
         sent
     }
+}
+
+/// What sending so many bytes takes: large ones go in parts.
+fn memory_of(bytes: u64) -> u64 {
+    bytes.min(MAX_UPLOAD_MEMORY)
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: of a payload only its fingerprint and its size stay.
 
-use std::{io, time::Instant};
+use std::io;
 
 use super::Desk;
 use crate::{
@@ -43,9 +43,18 @@ impl Desk {
                 }
             };
             followed = true;
-            self.last_record = Some((record.received_at, Instant::now()));
+            self.last_record = Some((record.received_at, self.instant()));
+            if self.behind.poison.is_poison(position) {
+                self.quarantine_record(position, &record);
+                continue;
+            }
+            if self.behind.poison.is_suspect(position) {
+                self.commit_now();
+            }
+            self.behind.poison.begin(position, record.message.len());
             let arrival = self.look_at(position, &record);
             self.behind.assembler.accept(arrival, &mut closed);
+            self.behind.poison.end();
             breathe();
         }
         self.enqueue(closed);

@@ -1,6 +1,7 @@
 //! The work behind the answer: one thread that follows the log, puts reconciles together
 //! (`following`), makes objects and lines of them (`publishing`), hears what becomes of these
-//! (`settling`), makes everything last (`committing`) and sends it off (`dispatching`).
+//! (`settling`), makes everything last (`committing`) and sends it off (`dispatching`), again if need
+//! be (`retrying`). What the store refuses is kept aside (`quarantining`).
 //!
 //! Invariant: whatever is in memory here can be thrown away at any moment; the log or the outbox
 //! still has it. How much that is depends neither on how much waits in the log nor on how much
@@ -11,8 +12,13 @@ mod dispatching;
 mod following;
 mod paced;
 mod payloads;
+mod poison;
 mod publishing;
+mod quarantining;
+mod retrying;
 mod settling;
+#[cfg(test)]
+mod simulation;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -27,22 +33,29 @@ use std::{
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
+pub(super) use self::poison::PoisonGuard;
 use self::{
     committing::{Published, Unsettled},
+    dispatching::{OnTheWay, PATIENCE, StoredIndex, Upload},
     publishing::Job,
+    quarantining::QuarantineWatch,
+    retrying::StoreCondition,
     settling::{Awaiting, Unresolved},
 };
 use crate::{
-    archive::{Event, IndexJournal, PruneStep, Pruner, ReadyBatch, Uploads},
+    archive::{Event, Forget, IndexJournal, PruneStep, Pruner, Uploads},
     assemble::Assembler,
+    backoff::Backoff,
     bell::Bell,
+    disk::Reserve,
     export::Sampler,
     history::History,
     metrics::Metrics,
-    outbox::{ParcelId, Parcels, TraceBatches},
+    outbox::{ParcelId, Parcels, Quarantine, TraceBatches},
     pace::{breathe, hurry_this_thread, pace_this_thread},
     print::PrintFormat,
     redact::Redactor,
+    retries::Retries,
     spans::Links,
     spool::{Follower, SpoolGauge},
     time::{SharedClock, Timestamp},
@@ -69,10 +82,13 @@ pub(super) struct Ending {
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) follower: Follower,
+    pub(super) poison: PoisonGuard,
     pub(super) assembler: Assembler,
     pub(super) history: History,
     pub(super) parcels: Parcels,
     pub(super) index: IndexJournal,
+    /// Space for what has to be written even if the disk is full.
+    pub(super) reserve: Reserve,
     /// What may wait for the store before nothing more is published.
     pub(super) outbox_max_bytes: u64,
     /// Told what the outbox takes.
@@ -81,6 +97,10 @@ pub(super) struct Behind {
     pub(super) tracing: Option<Tracing>,
     pub(super) uploads: Uploads,
     pub(super) events: mpsc::Receiver<Event>,
+    /// Between two tries of an upload.
+    pub(super) backoff: Backoff,
+    /// For what the store or the collector refuses.
+    pub(super) quarantine: Arc<Quarantine>,
     /// For a store on local disk.
     pub(super) pruner: Option<Pruner>,
     pub(super) redactor: Redactor,
@@ -103,23 +123,45 @@ pub(super) struct Tracing {
 impl Behind {
     /// Works until told to end.
     pub(super) fn run(self) {
-        let mut desk = Desk {
+        pace_this_thread();
+        Desk::new(self).run();
+    }
+}
+
+impl Desk {
+    fn new(behind: Behind) -> Self {
+        Self {
             waiting: VecDeque::new(),
             published: VecDeque::new(),
             awaiting: Vec::new(),
-            unsettled: Unsettled::default(),
+            unsettled: Unsettled::new(behind.clock.instant()),
             unresolved: Vec::new(),
+            joined: HashSet::new(),
             sending: HashMap::new(),
             sending_index: HashSet::new(),
             stored_index: Vec::new(),
-            index_closed_at: Instant::now(),
+            started_at: behind.clock.now(),
+            is_backlog_published: false,
+            next_parcel: ParcelId::default(),
+            retries: Retries::new(behind.backoff, PATIENCE),
+            store: StoreCondition::default(),
+            watch: QuarantineWatch::default(),
+            index_closed_at: behind.clock.instant(),
             publish_after: None,
             last_record: None,
-            behind: self,
-        };
-        pace_this_thread();
-        desk.run();
+            behind,
+        }
     }
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    Worked,
+    /// There is nothing to do at the moment.
+    Idle,
+    /// There is nothing to do any more.
+    Finished,
 }
 
 /// What lies on the table while working.
@@ -132,11 +174,22 @@ struct Desk {
     awaiting: Vec<Awaiting>,
     unsettled: Unsettled,
     unresolved: Vec<Unresolved>,
-    /// Parcels on their way to the store, with their sizes.
-    sending: HashMap<ParcelId, u64>,
+    /// Parcels that are stored in an object with other parts, and not resolved yet.
+    joined: HashSet<ParcelId>,
+    /// Parcels on their way to the store.
+    sending: HashMap<ParcelId, OnTheWay>,
     sending_index: HashSet<PathBuf>,
-    /// Batches of the index that are in the store, and since when.
-    stored_index: Vec<(Instant, ReadyBatch)>,
+    /// Batches of the index that are in the store or refused there, and still on disk.
+    stored_index: Vec<StoredIndex>,
+    started_at: Timestamp,
+    /// Everything that an earlier process left in the log is published.
+    is_backlog_published: bool,
+    /// Parcels before this one were sent off at least once.
+    next_parcel: ParcelId,
+    /// Uploads that failed.
+    retries: Retries<Upload>,
+    store: StoreCondition,
+    watch: QuarantineWatch,
     index_closed_at: Instant,
     /// Publishing failed; it is not tried before.
     publish_after: Option<Instant>,
@@ -146,40 +199,49 @@ struct Desk {
 
 impl Desk {
     fn run(&mut self) {
-        loop {
-            if self.behind.ending.abandoning.load(Ordering::Relaxed) {
-                return;
-            }
+        while !self.behind.ending.abandoning.load(Ordering::Relaxed) {
             // NOTE: looked at before following, so that what was appended before is followed.
             let draining = self.behind.ending.draining.load(Ordering::Relaxed);
             if draining {
                 // No answer needs the CPU any more, and there is a deadline.
                 hurry_this_thread();
+                self.behind.uploads.hurry();
             }
-            let now = self.now();
-            let settled = self.settle_up(draining);
-            let (followed, caught_up) = self.follow();
-            let published = self.publish();
-            if caught_up {
-                self.let_time_pass(now, draining);
-            }
-            self.show_oldest(caught_up);
-            self.show_outbox();
-            if settled || followed || published {
-                continue;
-            }
-            if !draining && self.prune() {
-                continue;
-            }
-            self.behind.follower.remove_unneeded();
-            if draining && caught_up && self.waiting.is_empty() && self.is_settled() {
-                return;
-            }
-            self.behind.bell.wait(self.patience());
-            if !draining {
-                std::thread::sleep(SETTLE);
+            match self.take_turn(draining) {
+                Turn::Worked => {}
+                Turn::Finished => return,
+                Turn::Idle => {
+                    self.behind.bell.wait(self.patience());
+                    if !draining {
+                        std::thread::sleep(SETTLE);
+                    }
+                }
             }
         }
+    }
+
+    /// Does a little of everything that there is to do, without waiting for anything.
+    fn take_turn(&mut self, draining: bool) -> Turn {
+        let now = self.now();
+        let settled = self.settle_up(draining);
+        let (followed, caught_up) = self.follow();
+        let published = self.publish();
+        if caught_up {
+            self.let_time_pass(now, draining);
+        }
+        self.note_backlog(caught_up);
+        self.show_oldest(caught_up);
+        self.show_outbox();
+        if settled || followed || published || (!draining && self.prune()) {
+            return Turn::Worked;
+        }
+        if let Err(error) = self.behind.follower.remove_unneeded() {
+            tracing::warn!(%error, "cannot remove segments that are done yet");
+        }
+        if draining && caught_up && self.waiting.is_empty() && self.is_settled() {
+            return Turn::Finished;
+        }
+        Turn::Idle
     }
 
     /// Looks after a store on local disk; tells whether there was something to do.
@@ -189,7 +251,11 @@ impl Desk {
             return false;
         };
         let history = &mut self.behind.history;
-        match pruner.step(now, &mut |until| history.forget_stored_until(until)) {
+        let mut forget = |forget| match forget {
+            Forget::StoredUntil(until) => history.forget_stored_until(until),
+            Forget::StoredAfter(now) => history.forget_stored_after(now),
+        };
+        match pruner.step(now, Instant::now(), &mut forget) {
             PruneStep::Rested => return false,
             PruneStep::Worked => {}
             PruneStep::Removed(objects) => {
@@ -199,6 +265,14 @@ impl Desk {
         }
         breathe();
         true
+    }
+
+    fn instant(&self) -> Instant {
+        self.behind.clock.instant()
+    }
+
+    fn since(&self, earlier: Instant) -> Duration {
+        self.instant().saturating_duration_since(earlier)
     }
 
     /// How long nothing can happen without a ring.
@@ -214,7 +288,7 @@ impl Desk {
     fn now(&self) -> Timestamp {
         let wall = self.behind.clock.now();
         self.last_record
-            .map_or(wall, |(arrival, read)| wall.max(arrival + read.elapsed()))
+            .map_or(wall, |(arrival, read)| wall.max(arrival + self.since(read)))
     }
 
     /// Everything that arrived before `now` has been followed, but for what is still on its way

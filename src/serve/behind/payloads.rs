@@ -5,6 +5,7 @@ use std::{cell::Cell, io};
 
 use bytes::Bytes;
 
+use super::poison::PoisonGuard;
 use crate::{
     decode::decode_step,
     publish::PayloadSource,
@@ -19,12 +20,14 @@ const READ_TRIES: u32 = 10;
 /// Payloads, read back from the log.
 pub(super) struct LoggedPayloads<'l> {
     pub(super) follower: &'l mut Follower,
+    pub(super) poison: &'l mut PoisonGuard,
     /// How often one could not be read.
     pub(super) failed_reads: &'l Cell<u32>,
 }
 
 impl PayloadSource for LoggedPayloads<'_> {
     fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>> {
+        self.poison.begin(half.position, half.size);
         match self.follower.read(half.position) {
             Ok(record) => Ok(Some(decode_step(kind, &record.message).payload)),
             Err(ReadError::Read { source, .. }) if self.failed_reads.get() < READ_TRIES => {

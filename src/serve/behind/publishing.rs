@@ -3,12 +3,7 @@
 //! Invariant: what was published once gives the same line and the same bytes when it is published
 //! again after a crash. A reconcile that is the same again is neither parsed nor stored.
 
-use std::{
-    cell::Cell,
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{cell::Cell, io, sync::Arc, time::Duration};
 
 use super::{
     Desk,
@@ -18,13 +13,13 @@ use super::{
     settling::{Awaiting, UPLOAD_PATIENCE, Waits},
 };
 use crate::{
-    archive::{Key, ObjectWriter},
+    archive::{Key, ObjectWriter, is_stored_elsewhere},
     fingerprint::Fingerprint,
     history::{Last, LastObject, Ticket},
     line::{FlappingField, Line, ObjectRef, PayloadState},
     metrics::ObjectLoss,
     outbox::{Label, ParcelId},
-    publish::{Before, Context, DocumentReport, line_again, line_of, write_document},
+    publish::{Before, Context, DocumentReport, coverage_of, line_again, line_of, write_document},
     reconcile::{ClosedReconcile, Closing, Subject, SubjectIdentity},
     summarise::{FieldHistory, Summariser, Summary},
 };
@@ -95,20 +90,27 @@ impl Desk {
         }
         if self
             .publish_after
-            .is_some_and(|after| Instant::now() < after)
+            .is_some_and(|after| self.instant() < after)
         {
             return false;
         }
         let Some(job) = self.waiting.pop_front() else {
             return false;
         };
+        let mut records = job.reconcile.records.iter();
+        if records.any(|record| self.behind.poison.is_suspect(*record)) {
+            self.commit_now();
+        }
         let ticket = self.behind.history.begin();
         self.published.push_back(Published {
             ticket,
             records: job.reconcile.records.clone(),
             is_settled: false,
         });
-        match self.publish_one(&job, ticket) {
+        self.behind.poison.blame(&job.reconcile.records);
+        let published = self.publish_one(&job, ticket);
+        self.behind.poison.end();
+        match published {
             Ok(()) => true,
             Err(error) => {
                 self.published.pop_back();
@@ -116,7 +118,7 @@ impl Desk {
                 // First in line again: a subject's reconciles keep their order.
                 self.waiting.push_front(job);
                 // Not at once: whatever is wrong takes a while to pass.
-                self.publish_after = Some(Instant::now() + RETRY_AFTER);
+                self.publish_after = Some(self.instant() + RETRY_AFTER);
                 false
             }
         }
@@ -145,7 +147,9 @@ impl Desk {
                 return Ok(());
             }
             let started_at = job.reconcile.started_at();
-            if let Some(object) = last.object_for(job.fingerprint, started_at).cloned() {
+            if let Some(object) = last.object_for(job.fingerprint, started_at).cloned()
+                && !self.has_other_part(job)
+            {
                 return self.publish_again(job, ticket, &last, &object, known);
             }
         }
@@ -175,7 +179,7 @@ impl Desk {
             ..Context::default()
         };
         let mut found_out = None;
-        let line = if let Some(known) = known {
+        let mut line = if let Some(known) = known {
             context.parent_trace_id = self.parent_trace(known.subject.facts.parent_uid.as_deref());
             context.before = Some(Before::new(&known, last.ended_at));
             line_again(known, &job.reconcile, object, context)
@@ -192,7 +196,7 @@ impl Desk {
         if let Some(parcel) = self.awaited_for(&line.object.key) {
             self.wait_for(parcel, line, ticket, Waits::ForAnother);
         } else {
-            self.note_in_index(&line)?;
+            self.note_in_index(&mut line)?;
             self.settle(&line, ticket);
         }
         self.behind.metrics.reconcile_unchanged();
@@ -218,6 +222,9 @@ impl Desk {
             self.settle_or_await(Some(parcel), label.line, ticket);
             return Ok(());
         }
+        if self.publish_noted(job, ticket)? {
+            return Ok(());
+        }
         let compression = self.behind.uploads.archive().compression();
         let ClosedReconcile {
             subject, trace_id, ..
@@ -238,9 +245,94 @@ impl Desk {
             state: PayloadState::Queued,
             bytes: parcel.body_bytes(),
         };
-        let last = self.behind.history.last(&job.subject).cloned();
+        let (context, fields) = self.context_of(job, &summary);
+        let mut line = line_of(&job.reconcile, summary, report.steps, object, context);
+        let beginning = self.unstored_beginning(job).map(Box::new);
+        if let Some(beginning) = &beginning {
+            line.revision = beginning.revision.saturating_add(1);
+        }
+        let label = Label {
+            subject: job.reconcile.subject.clone(),
+            is_fragment: job.reconcile.is_fragment(),
+            fingerprint: job.fingerprint,
+            line,
+            beginning,
+        };
+        let parcel = self
+            .behind
+            .parcels
+            .seal(parcel, &label, self.behind.clock.now())?;
+        self.note_last(job, &label.line, fields, !is_damaged);
+        self.settle_or_await(Some(parcel), label.line, ticket);
+        Ok(())
+    }
+
+    /// The line of the beginning of a reconcile, if that has no object of its own since the
+    /// previous reconcile was the same.
+    fn unstored_beginning(&self, job: &Job) -> Option<Line> {
+        if !job.reconcile.is_fragment() {
+            return None;
+        }
+        let mut awaiting = self.awaiting.iter().map(|awaiting| &awaiting.line);
+        let awaited = awaiting
+            .find(|line| line.trace_id == job.trace_id())
+            .cloned();
+        let noted = || self.behind.index.line_of(job.trace_id());
+        awaited.or_else(noted).filter(is_stored_elsewhere)
+    }
+
+    /// Whether an earlier process published less of this reconcile, because it had to stop: then
+    /// it has an object of its own.
+    fn has_other_part(&self, job: &Job) -> bool {
+        let coverage = coverage_of(&job.reconcile);
+        let index = &self.behind.index;
+        let is_noted = index.next_revision(job.trace_id()) > 0
+            && index.find(job.trace_id(), 0, coverage).is_none();
+        is_noted || self.behind.parcels.has_left_of(job.trace_id())
+    }
+
+    /// Settles a reconcile that an earlier process stored and noted in the index, without noting
+    /// that its records are done; tells whether it is one.
+    fn publish_noted(&mut self, job: &Job, ticket: Ticket) -> io::Result<bool> {
+        let reconcile = &job.reconcile;
+        let coverage = coverage_of(reconcile);
+        let noted = self.behind.index.find(job.trace_id(), 0, coverage);
+        let Some(object) = noted.cloned() else {
+            return Ok(false);
+        };
+        // For the spans, and for what the next one is compared with.
+        let (Reading { summary, report }, _) = self.read_payloads(job, io::sink())?;
+        let (context, fields) = self.context_of(job, &summary);
+        let line = line_of(reconcile, summary, report.steps, object, context);
+        self.note_last(job, &line, fields, report.unreadable == 0);
+        if line.object.state == PayloadState::Stored && job.is_comparable() {
+            let stored = LastObject {
+                key: line.object.key.as_str().into(),
+                started_at: line.started_at,
+                stored_at: Some(self.behind.clock.now()),
+                bytes: line.object.bytes,
+            };
+            let history = &mut self.behind.history;
+            history.object_stored(&job.subject, job.fingerprint, stored);
+        }
+        self.settle(&line, ticket);
+        Ok(true)
+    }
+
+    /// What lies around a reconcile, and what to compare the fields of the next one with.
+    fn context_of(&mut self, job: &Job, summary: &Summary) -> (Context, Vec<u8>) {
+        let mut last = self.behind.history.last(&job.subject).cloned();
+        if job.reconcile.is_fragment() {
+            // A part of another reconcile may come after those that began later.
+            last = last.filter(|last| *last.trace_id == *job.trace_id());
+            if let Some(last) = &last {
+                // What was published before was not all of it: nothing is equal to that.
+                let history = &mut self.behind.history;
+                history.object_lost(&job.subject, last.fingerprint);
+            }
+        }
         let before = self.behind.history.line(&job.subject);
-        let (fields, flapping, flapping_count) = self.advance_fields(job, &summary);
+        let (fields, flapping, flapping_count) = self.advance_fields(job, summary);
         let context = Context {
             previous_trace_id: last
                 .as_ref()
@@ -256,20 +348,7 @@ impl Desk {
             flapping,
             flapping_count,
         };
-        let line = line_of(&job.reconcile, summary, report.steps, object, context);
-        let label = Label {
-            subject: job.reconcile.subject.clone(),
-            is_fragment: job.reconcile.is_fragment(),
-            fingerprint: job.fingerprint,
-            line,
-        };
-        let parcel = self
-            .behind
-            .parcels
-            .seal(parcel, &label, self.behind.clock.now())?;
-        self.note_last(job, &label.line, fields, !is_damaged);
-        self.settle_or_await(Some(parcel), label.line, ticket);
-        Ok(())
+        (context, fields)
     }
 
     /// Reads the payloads, writes the document to `out`, and sums up.
@@ -277,6 +356,7 @@ impl Desk {
         let mut summariser = Summariser::new();
         let mut source = LoggedPayloads {
             follower: &mut self.behind.follower,
+            poison: &mut self.behind.poison,
             failed_reads: &job.failed_reads,
         };
         let report = write_document(
@@ -287,6 +367,8 @@ impl Desk {
             &mut PacedWriter(&mut out),
         )?;
         let summary = summariser.finish(&job.reconcile);
+        // Not done before it is noted what became of the reconcile.
+        self.behind.poison.blame(&job.reconcile.records);
         Ok((Reading { summary, report }, out))
     }
 
@@ -348,7 +430,7 @@ impl Desk {
 
     fn wait_for(&mut self, parcel: ParcelId, line: Line, ticket: Ticket, waits: Waits) {
         // There is no point in waiting for a store that is away.
-        let patience = if self.behind.uploads.is_failing() {
+        let patience = if self.retries.is_away() {
             Duration::ZERO
         } else {
             UPLOAD_PATIENCE
@@ -358,7 +440,7 @@ impl Desk {
             waits,
             line,
             ticket,
-            until: Instant::now() + patience,
+            until: self.instant() + patience,
         });
     }
 

@@ -9,12 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Desk;
+use super::{
+    Desk,
+    committing::is_disk_full,
+    dispatching::{StoredIndex, Upload},
+};
 use crate::{
     archive::Event,
     history::{LastObject, Ticket},
     line::{Line, ObjectRef, PayloadState},
-    metrics::ObjectLoss,
     outbox::{Label, ParcelId},
 };
 
@@ -55,11 +58,20 @@ pub(super) struct Unresolved {
 
 impl Desk {
     /// Appends a line to the index, unless an earlier process did.
-    pub(super) fn note_in_index(&mut self, line: &Line) -> io::Result<()> {
+    pub(super) fn note_in_index(&mut self, line: &mut Line) -> io::Result<()> {
         if self.behind.index.has(line) {
             return Ok(());
         }
-        match self.behind.index.append(line, self.behind.clock.now()) {
+        // NOTE: an earlier process may have noted the same reconcile differently, if it closed it
+        // early because it had to stop, and died before it could note that its records are done.
+        let revision = self.behind.index.next_revision(&line.trace_id);
+        line.revision = line.revision.max(revision);
+        let now = self.behind.clock.now();
+        let mut appended = self.behind.index.append(line, now);
+        if is_disk_full(&appended) && self.behind.reserve.release() {
+            appended = self.behind.index.append(line, now);
+        }
+        match appended {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 tracing::error!(
                     key = line.object.key,
@@ -77,19 +89,19 @@ impl Desk {
         self.resolve_again(draining);
         let overdue = self.give_up_waiting(draining);
         let committed = self.commit_if_due(draining);
-        let sent = self.send_parcels();
         self.close_index(draining);
-        let sent_index = self.send_index();
-        self.remove_stored_index();
-        heard || overdue || committed || sent || sent_index
+        let sent = self.send_waiting(draining);
+        self.look_after_quarantine();
+        heard || overdue || committed || sent
     }
 
     /// When something here is due.
     pub(super) fn next_settling(&self) -> Option<Duration> {
         let commit = self.next_commit();
         let patience = self.awaiting.iter().map(|awaiting| awaiting.until).min();
-        let due = [commit, patience].into_iter().flatten().min();
-        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let retry = self.retries.next_change(self.instant());
+        let due = [commit, patience, retry].into_iter().flatten().min();
+        let due = due.map(|due| due.saturating_duration_since(self.instant()));
         let index = self.behind.index.next_deadline();
         let index = index.map(|deadline| deadline.since(self.behind.clock.now()));
         [due, index].into_iter().flatten().min()
@@ -102,37 +114,39 @@ impl Desk {
             match event {
                 Event::Stored {
                     parcel,
-                    label,
+                    mut label,
                     bytes,
+                    is_joined,
                 } => {
+                    self.note_success(&Upload::Object(parcel));
                     self.behind.metrics.object_stored(bytes);
                     if let Some(pruner) = &mut self.behind.pruner {
                         pruner.add(bytes);
                     }
+                    if self.behind.parcels.is_retried(parcel) {
+                        // It was noted when it went into quarantine.
+                        label.line.revision = label.line.revision.saturating_add(1);
+                    }
+                    if is_joined {
+                        self.joined.insert(parcel);
+                    }
                     self.resolve(parcel, *label, PayloadState::Stored);
                 }
-                Event::Lost { parcel } => {
-                    self.behind.metrics.object_lost(ObjectLoss::Refused);
-                    if let Ok(reader) = self.behind.parcels.read(parcel) {
-                        self.resolve(parcel, reader.label, PayloadState::Dropped);
-                    } else {
-                        // Not even its label can be read.
-                        self.sending.remove(&parcel);
-                        self.behind.parcels.finish(parcel);
-                    }
-                }
-                Event::IndexDone { batch, stored } => {
+                Event::Failed { parcel, failure } => self.parcel_failed(parcel, &failure),
+                Event::IndexStored { batch } => {
+                    self.note_success(&Upload::Index(batch.path.clone()));
                     self.sending_index.remove(&batch.path);
-                    self.stored_index.push((Instant::now(), batch.clone()));
-                    if stored {
-                        self.behind.metrics.index_stored();
-                        if let Some(pruner) = &mut self.behind.pruner {
-                            pruner.add(batch.bytes);
-                        }
-                    } else {
-                        self.behind.metrics.object_lost(ObjectLoss::Refused);
+                    self.stored_index.push(StoredIndex {
+                        batch: batch.clone(),
+                        ticket: self.behind.history.ticket(),
+                        refusal: None,
+                    });
+                    self.behind.metrics.index_stored();
+                    if let Some(pruner) = &mut self.behind.pruner {
+                        pruner.add(batch.bytes);
                     }
                 }
+                Event::IndexFailed { batch, failure } => self.index_failed(batch, &failure),
             }
         }
         heard
@@ -140,8 +154,10 @@ impl Desk {
 
     /// Tries again what could not be noted in the index.
     fn resolve_again(&mut self, draining: bool) {
-        let is_due =
-            |unresolved: &mut Unresolved| draining || unresolved.since.elapsed() >= RETRY_EVERY;
+        let now = self.instant();
+        let is_due = |unresolved: &mut Unresolved| {
+            draining || now.saturating_duration_since(unresolved.since) >= RETRY_EVERY
+        };
         let due: Vec<_> = self.unresolved.extract_if(.., is_due).collect();
         for Unresolved {
             parcel,
@@ -155,32 +171,32 @@ impl Desk {
     }
 
     /// It is known what became of a parcel: its line and its spans can say so.
-    fn resolve(&mut self, parcel: ParcelId, mut label: Label, state: PayloadState) {
+    pub(super) fn resolve(&mut self, parcel: ParcelId, mut label: Label, state: PayloadState) {
         label.line.object.state = state;
-        if let Err(error) = self.note_in_index(&label.line) {
+        let retries = u32::from(self.behind.parcels.is_retried(parcel));
+        // What was merged with something else is not what the next reconcile is compared with.
+        let is_merged = label.line.revision > retries;
+        if let Err(error) = self.note_in_index(&mut label.line) {
+            // NOTE: the parcel stays. It is the only durable copy of the line.
             tracing::warn!(%error, "cannot write to the index yet");
-            if error.kind() == io::ErrorKind::StorageFull {
-                // It is where it belongs, and the room that it takes is what the line needs.
-                self.behind.parcels.finish(parcel);
-                self.behind.parcels.remove_finished();
-            }
             self.unresolved.push(Unresolved {
                 parcel,
                 label,
                 state,
-                since: Instant::now(),
+                since: self.instant(),
             });
             return;
         }
-        if self.behind.parcels.is_left(parcel) {
-            // Its records may be in the log still.
+        if self.joined.remove(&parcel) || self.behind.parcels.has_left() {
+            // Its records may be in the log still, or another parcel of it in the outbox, which
+            // leads to the same line.
             self.behind.index.remember(&label.line);
         }
         self.sending.remove(&parcel);
         self.behind.parcels.finish(parcel);
         let subject = label.subject.identity();
         let history = &mut self.behind.history;
-        if state == PayloadState::Stored && !label.is_fragment {
+        if state == PayloadState::Stored && !label.is_fragment && !is_merged {
             let object = LastObject {
                 key: label.line.object.key.as_str().into(),
                 started_at: label.line.started_at,
@@ -188,32 +204,25 @@ impl Desk {
                 bytes: label.line.object.bytes,
             };
             history.object_stored(&subject, label.fingerprint, object);
-        } else if state == PayloadState::Dropped {
+        } else if !label.is_fragment {
             history.object_lost(&subject, label.fingerprint);
         }
-        let is_resolved = |awaiting: &mut Awaiting| awaiting.parcel == parcel;
-        let resolved: Vec<_> = self.awaiting.extract_if(.., is_resolved).collect();
-        for awaiting in resolved {
-            match awaiting.waits {
-                Waits::ForItsOwn => self.settle(&label.line, awaiting.ticket),
-                Waits::ForAnother => self.settle_again(awaiting, &label.line.object),
-            }
-        }
+        self.settle_awaiting(parcel, &label);
     }
 
     /// It is known, or was waited for in vain, what became of the object that this links to.
-    fn settle_again(&mut self, awaiting: Awaiting, object: &ObjectRef) {
+    pub(super) fn settle_again(&mut self, awaiting: Awaiting, object: &ObjectRef) {
         let mut line = awaiting.line;
         line.object = object.clone();
         if object.state == PayloadState::Stored {
             line.object.state = PayloadState::Unchanged;
         }
         // NOTE: of the records kept in the log nothing is lost; a later commit tries again.
-        if let Err(error) = self.note_in_index(&line) {
+        if let Err(error) = self.note_in_index(&mut line) {
             tracing::warn!(%error, "cannot write to the index yet");
             self.awaiting.push(Awaiting {
                 line,
-                until: Instant::now() + UPLOAD_PATIENCE,
+                until: self.instant() + UPLOAD_PATIENCE,
                 ..awaiting
             });
             return;
@@ -230,7 +239,7 @@ impl Desk {
 
     /// Spans that waited long enough for their upload go without it.
     fn give_up_waiting(&mut self, draining: bool) -> bool {
-        let now = Instant::now();
+        let now = self.instant();
         let is_over = |awaiting: &Awaiting| {
             let patience = if draining {
                 UPLOAD_PATIENCE / 2

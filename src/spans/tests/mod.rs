@@ -92,6 +92,7 @@ fn line(steps: Vec<LineStep>) -> Line {
         },
         status: LineStatus::Ok,
         changed: false,
+        revision: 0,
         steps,
         object: ObjectRef {
             key: KEY.to_owned(),

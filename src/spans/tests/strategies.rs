@@ -130,6 +130,7 @@ prop_compose! {
             input_kind: texts[1].clone(),
             desired,
             requirements,
+            summary: None,
         }
     }
 }
@@ -237,6 +238,7 @@ prop_compose! {
             subject,
             status,
             changed,
+            revision: 0,
             steps,
             object: ObjectRef { key, state, bytes: 0 },
             resources,

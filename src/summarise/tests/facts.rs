@@ -223,6 +223,16 @@ fn of_two_members_of_one_name_the_last_counts() {
     assert_eq!(facts.result_counts, SeverityCounts::default());
     let desired = facts.desired.unwrap();
     assert_eq!((desired.total, desired.changed_count), (1, 0));
+    let twice = |request: &str| {
+        let response =
+            r#"{"meta":{"ttl":"1s","tag":"b"},"meta":{},"requirements":{"resources":{"r":{}}}}"#;
+        let facts = facts_of(request, response);
+        let found = facts.requirements.first().and_then(|one| one.found);
+        (facts.tag, facts.ttl_s, found)
+    };
+    let request = r#"{"meta":{"tag":"a"},"meta":1,"requiredResources":{"r":{"items":[{}]}},
+        "requiredResources":{},"extraResources":{"r":{"items":[]}}}"#;
+    assert_eq!(twice(request), (None, None, Some(0)));
 }
 
 #[test]

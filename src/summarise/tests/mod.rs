@@ -1,5 +1,6 @@
 //! Pipelines as short as `[step(request, response)]`, and what is said about them.
 
+mod bounds;
 mod captures;
 mod facts;
 mod flapping;
@@ -78,6 +79,7 @@ fn reconcile(subject: Subject, calls: &[Call]) -> ClosedReconcile {
         error: call.error.clone(),
         request: call.request.as_ref().map(|_| half()),
         response: call.response.as_ref().map(|_| half()),
+        unanswered: None,
     });
     ClosedReconcile {
         trace_id: TraceId("trace".into()),

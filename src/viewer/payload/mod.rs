@@ -1,8 +1,8 @@
 //! A tree as YAML that folds: every container can be closed, and what is copied is YAML.
 //!
-//! Invariant: bounded, whatever the tree holds. Each container shares what may be shown fairly
-//! among its members, so that a large one does not push the others out; what does not fit is a
-//! link to a page of its own.
+//! Invariant: bounded in lines and in bytes, whatever the tree holds. Each container shares what
+//! may be shown fairly among its members, so that a large one does not push the others out; what
+//! does not fit is a link to a page of its own.
 
 mod sharing;
 
@@ -30,6 +30,11 @@ const OPEN_DEPTH: usize = 2;
 const SMALL_LINES: usize = 6;
 /// A part of fewer lines tells less than a link to it.
 const LEAST_LINES: usize = 6;
+/// Of HTML for each line that may be shown: some five times what lines usually take. A text can
+/// have a line end at every character, and each of them stands far in.
+const LINE_BYTES: usize = 512;
+/// A way into a payload that is longer has no page: there is a limit to addresses.
+const MAX_POINTER_BYTES: usize = 2048;
 
 /// What to show of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -55,22 +60,24 @@ impl Tree<'_> {
 impl Render for Tree<'_> {
     fn render_to(&self, out: &mut String) {
         let (key, pointer) = self.place.unzip();
+        let end = out.len() + self.lines * LINE_BYTES;
         let mut brush = Brush {
             out,
+            end,
             key,
             is_open: self.is_open,
         };
         brush.out.push_str("<div class=\"yaml\">");
-        let pointer = pointer.unwrap_or_default();
+        let way = Way::Begin(pointer.unwrap_or_default());
         if has_children(self.value) {
             let level = Level {
                 indent: 0,
                 depth: 0,
             };
             let window = (self.from, self.most());
-            brush.children(self.value, pointer, level, self.lines, window);
+            brush.children(self.value, &way, level, self.lines, window);
         } else {
-            brush.leaf(None, self.value, pointer, 0);
+            brush.leaf(None, self.value, &way, 0);
         }
         brush.out.push_str("</div>");
     }
@@ -98,8 +105,30 @@ enum Lead<'j> {
 struct Child<'j> {
     lead: Lead<'j>,
     value: &'j Json<'j>,
-    pointer: String,
+    place: usize,
     cost: usize,
+}
+
+/// Where a value stands. Written down only for links: a name may be long, and all that stands
+/// below it has it in its way.
+enum Way<'w> {
+    Begin(&'w str),
+    Below(&'w Way<'w>, Lead<'w>, usize),
+}
+
+impl Way<'_> {
+    /// As a JSON pointer; `None` if it is too long for an address.
+    fn pointer(&self) -> Option<String> {
+        let pointer = match self {
+            Self::Begin(pointer) => (*pointer).to_owned(),
+            Self::Below(above, Lead::Dash, place) => {
+                address::below(&above.pointer()?, &place.to_string())
+            }
+            Self::Below(_, Lead::Name(name), _) if name.len() > MAX_POINTER_BYTES => return None,
+            Self::Below(above, Lead::Name(name), _) => address::below(&above.pointer()?, name),
+        };
+        (pointer.len() <= MAX_POINTER_BYTES).then_some(pointer)
+    }
 }
 
 /// How far in a value stands.
@@ -111,6 +140,8 @@ struct Level {
 
 struct Brush<'o> {
     out: &'o mut String,
+    /// How long it may get; what stands around what is cut comes on top.
+    end: usize,
     key: Option<&'o str>,
     is_open: bool,
 }
@@ -120,36 +151,46 @@ impl Brush<'_> {
     fn children(
         &mut self,
         value: &Json<'_>,
-        pointer: &str,
+        way: &Way<'_>,
         level: Level,
         lines: usize,
         (from, most): (usize, usize),
     ) {
-        let (children, total) = children_of(value, pointer, lines, from, most);
+        let (children, total) = children_of(value, lines, from, most);
         let costs = children.iter().map(|child| child.cost);
         let share = fair_share(costs.collect(), lines);
+        let mut shown = from;
         for child in &children {
+            if self.is_full() {
+                break;
+            }
             breathe();
-            self.child(child, level, share);
+            self.child(child, way, level, share);
+            shown += 1;
         }
-        let left = total.saturating_sub(from + children.len());
+        let left = total.saturating_sub(shown);
         if left > 0 {
             self.indent(level.indent);
-            self.link(&format!("… {} more", count(left)), pointer);
+            self.link(&format!("… {} more", count(left)), way);
             self.out.push('\n');
         }
     }
 
-    fn child(&mut self, child: &Child<'_>, level: Level, share: usize) {
+    fn is_full(&self) -> bool {
+        self.out.len() >= self.end
+    }
+
+    fn child(&mut self, child: &Child<'_>, above: &Way<'_>, level: Level, share: usize) {
+        let way = Way::Below(above, child.lead, child.place);
         if !has_children(child.value) {
-            self.leaf(Some(child.lead), child.value, &child.pointer, level.indent);
+            self.leaf(Some(child.lead), child.value, &way, level.indent);
             return;
         }
         if child.cost > share && share < LEAST_LINES {
             self.out.push_str("<div class=\"l\">");
             self.lead(child.lead, level.indent);
             self.out.push(' ');
-            self.link(&format!("{} …", gist(child.value)), &child.pointer);
+            self.link(&format!("{} …", gist(child.value)), &way);
             self.out.push_str("</div>");
             return;
         }
@@ -173,12 +214,12 @@ impl Brush<'_> {
             depth: level.depth + 1,
         };
         let lines = child.cost.min(share);
-        self.children(child.value, &child.pointer, below, lines, (0, lines));
+        self.children(child.value, &way, below, lines, (0, lines));
         self.out.push_str("</details>");
     }
 
     /// A value that is no container, or an empty one.
-    fn leaf(&mut self, lead: Option<Lead<'_>>, value: &Json<'_>, pointer: &str, indent: usize) {
+    fn leaf(&mut self, lead: Option<Lead<'_>>, value: &Json<'_>, way: &Way<'_>, indent: usize) {
         self.out.push_str("<div class=\"l\">");
         if let Some(lead) = lead {
             self.lead(lead, indent);
@@ -191,7 +232,7 @@ impl Brush<'_> {
                 let shown = Json::Text(cut(text, TEXT_BYTES));
                 self.scalar(&shown, indent);
                 self.out.push(' ');
-                self.link(&format!("all {}", size(text.len() as u64)), pointer);
+                self.link(&format!("all {}", size(text.len() as u64)), way);
             }
             _ => self.scalar(value, indent),
         }
@@ -212,6 +253,10 @@ impl Brush<'_> {
                 self.out.push_str(header);
                 self.out.push_str("<span class=\"t\">");
                 for line in text.lines() {
+                    if self.is_full() {
+                        self.out.push_str("\n…");
+                        break;
+                    }
                     self.out.push('\n');
                     if !line.is_empty() {
                         self.indent(indent + 2);
@@ -241,13 +286,13 @@ impl Brush<'_> {
         }
     }
 
-    fn link(&mut self, text: &str, pointer: &str) {
-        let Some(key) = self.key else {
+    fn link(&mut self, text: &str, way: &Way<'_>) {
+        let Some((key, pointer)) = self.key.zip(way.pointer()) else {
             text.render_to(self.out);
             return;
         };
         self.out.push_str("<a class=\"cut\" href=\"");
-        address::open(key, pointer).as_str().render_to(self.out);
+        address::open(key, &pointer).as_str().render_to(self.out);
         self.out.push_str("\">");
         text.render_to(self.out);
         self.out.push_str("</a>");
@@ -261,26 +306,25 @@ impl Brush<'_> {
 /// Some children from one on, and how many there are in all.
 fn children_of<'j>(
     value: &'j Json<'j>,
-    pointer: &str,
     lines: usize,
     from: usize,
     most: usize,
 ) -> (Vec<Child<'j>>, usize) {
-    let child = |lead, name: &str, value: &'j Json<'j>| Child {
+    let child = |lead, place, value: &'j Json<'j>| Child {
         lead,
         value,
-        pointer: address::below(pointer, name),
+        place,
         cost: cost(value, lines),
     };
     match value {
         Json::Object(members) => {
-            let shown = members.iter().skip(from).take(most);
-            let shown = shown.map(|(name, value)| child(Lead::Name(name), name, value));
+            let shown = members.iter().enumerate().skip(from).take(most);
+            let shown = shown.map(|(place, (name, value))| child(Lead::Name(name), place, value));
             (shown.collect(), members.len())
         }
         Json::List(items) => {
             let shown = items.iter().enumerate().skip(from).take(most);
-            let shown = shown.map(|(place, item)| child(Lead::Dash, &place.to_string(), item));
+            let shown = shown.map(|(place, item)| child(Lead::Dash, place, item));
             (shown.collect(), items.len())
         }
         _ => (Vec::new(), 0),
@@ -387,6 +431,25 @@ mod tests {
             "{html}"
         );
         assert!(html.len() < 200_000, "{} bytes", html.len());
+    }
+
+    #[test]
+    fn whatever_it_holds_it_is_bounded_in_bytes() {
+        // Below a long name, and far in, texts that have nothing but line ends.
+        let ends = r"\n".repeat(1_000);
+        let texts: Vec<_> = (0..200).map(|n| format!(r#""t{n}":"a{ends}""#)).collect();
+        // The parser takes 128 levels in all.
+        let deep = format!("{}{}{}", r#"{"d":"#.repeat(64), "1", "}".repeat(64));
+        let long = "n".repeat(1 << 20);
+        let nested = format!(
+            r#"{}{{{},"deep":{deep}}}{}"#,
+            r#"{"x":"#.repeat(60),
+            texts.join(","),
+            "}".repeat(60)
+        );
+        let json = format!(r#"{{"{long}":{nested}}}"#);
+        let html = rendered(&json, 1_200);
+        assert!(html.len() < 2 << 20, "{} bytes", html.len());
     }
 
     #[test]

@@ -4,14 +4,14 @@
 
 use maud::{Markup, html};
 
-use super::rows::{Choice, Entry, MOST, Selection, readiness_in_the_end};
+use super::rows::{Choice, Entry, Selection, readiness_in_the_end};
 use crate::{
     answers::{Cell, Mark, Matrix, Pipeline, Resource, Row, find},
     json::Json,
     line::{Line, LineStep},
     viewer::{
         address::{self, Params},
-        words::{Badge, count, lasted, plain, several, sign_of, step_name},
+        words::{Badge, count, lasted, plain, several, short_name, sign_of, step_name},
     },
 };
 
@@ -100,24 +100,24 @@ fn entry_row(line: &Line, pipeline: &Pipeline<'_>, entry: &Entry<'_>, params: &P
     let observed = pipeline.observed.as_ref();
     let observed = observed.and_then(|observed| find(observed, row.name));
     let is_composite = row.name.is_empty();
-    let name = if is_composite {
+    let name = short_name(if is_composite {
         &line.subject.name
     } else {
         row.name
-    };
+    });
     html! {
         tr class=[is_composite.then_some("composite")] {
             th scope="row" {
                 div class="resource" {
                     a href=(address::story(&line.trace_id, row.name)) {
-                        span class="name" { (plain(name)) }
+                        span class="name" { (name) }
                     }
                     span class="kind" {
-                        (plain(row.kind))
+                        (short_name(row.kind))
                         @if is_composite { " · composite" }
                         @if entry.alike > 0 {
                             " · "
-                            a class="alike" href=(params.with(&address::trace(&line.trace_id), "like", row.name)) {
+                            a class="alike" href=(address::alike(&line.trace_id, params, row.name)) {
                                 "and " (count(entry.alike)) " alike"
                             }
                         }
@@ -126,7 +126,7 @@ fn entry_row(line: &Line, pipeline: &Pipeline<'_>, entry: &Entry<'_>, params: &P
             }
             (observed_cell(row, observed, pipeline.observed.is_some()))
             @for (place, cell) in row.cells.iter().enumerate() {
-                (step_cell(line, place, row, name, cell))
+                (step_cell(line, place, row, &name, cell))
             }
             td class="fate" {
                 (Badge::of_fate(row.fate))
@@ -210,12 +210,7 @@ fn tell(cell: &Cell, name: &str, step: &str) -> String {
         (Some(false), _) => ", not ready",
         (None, _) => "",
     };
-    format!(
-        "{} in {}: {}{fields}{ready}",
-        plain(name),
-        step,
-        cell.mark.as_str()
-    )
+    format!("{name} in {step}: {}{fields}{ready}", cell.mark.as_str())
 }
 
 /// What is said of readiness.
@@ -238,10 +233,10 @@ fn pages(selection: &Selection<'_>, params: &Params, path: &str) -> Markup {
         )
     };
     html! {
-        @if selection.total > MOST || selection.from > 0 {
+        @if end < selection.total || selection.from > 0 {
             nav class="pages" aria-label="Pages of the matrix" {
                 @if selection.from > 0 {
-                    a class="button quiet" href=(page(selection.from.saturating_sub(MOST))) { "← Before" }
+                    a class="button quiet" href=(page(selection.from.saturating_sub(selection.most))) { "← Before" }
                 }
                 span { "Rows " (count(selection.from + 1)) " to " (count(end)) " of " (count(selection.total)) }
                 @if end < selection.total {

@@ -26,7 +26,7 @@ use super::{
     words::{full_name, plain, short_id},
 };
 use crate::{
-    answers::{Matrix, Pipeline},
+    answers::{Matrix, Pipeline, Selection},
     line::Line,
 };
 
@@ -58,15 +58,9 @@ pub(super) async fn show(
     let line = viewer.find(&id).await?;
     let next = viewer.answers.next_of(&line).await?;
     let _desk = viewer.take_desk().await;
-    let matrix = match viewer.answers.payloads(&line).await {
-        Err(error) => sorry(&error.into()),
-        Ok(stored) => match stored.open() {
-            Err(error) => sorry(&Failure::opening(&line.object.key, error)),
-            Ok(document) => {
-                let pipeline = Pipeline::read(&line, &document);
-                matrix::render(&line, &pipeline, &Matrix::of(&pipeline), &params)
-            }
-        },
+    let matrix = match viewer.matrix(&line, &params).await {
+        Ok(matrix) => matrix,
+        Err(failure) => sorry(&failure),
     };
     let page = Page {
         title: short_id(&line.trace_id),
@@ -79,6 +73,26 @@ pub(super) async fn show(
         (matrix)
     });
     Ok(Html(body.into_string()))
+}
+
+impl Viewer {
+    async fn matrix(&self, line: &Line, params: &Params) -> Result<Markup, Failure> {
+        let key = &line.object.key;
+        let stored = self.answers.excerpt(line, &Selection::states()).await?;
+        let document = stored.open();
+        let document = document.map_err(|error| Failure::opening(key, error))?;
+        let values = self.values();
+        let pipeline = Pipeline::read_within(line, &document, &values);
+        if values.is_exceeded() {
+            return Err(Failure::TooLarge { key: key.clone() });
+        }
+        Ok(matrix::render(
+            line,
+            &pipeline,
+            &Matrix::of(&pipeline),
+            params,
+        ))
+    }
 }
 
 /// What to know before everything else.
@@ -107,9 +121,13 @@ fn told(line: &Line) -> Markup {
 pub(super) fn sorry(failure: &Failure) -> Markup {
     html! {
         section class="sorry" {
-            h2 { "The payloads can't be shown" }
+            h2 {
+                @if matches!(failure, Failure::TooLarge { .. }) { "The payloads are too large to be shown here" }
+                @else { "The payloads can't be shown" }
+            }
             p { (plain(&failure.what())) }
             p { (failure.advice()) }
+            (failure.offers())
         }
     }
 }

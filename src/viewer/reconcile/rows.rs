@@ -11,7 +11,9 @@ use crate::{
 };
 
 /// Shown at once.
-pub(super) const MOST: usize = 200;
+const MOST: usize = 200;
+/// Cells that are shown at once, where there are many steps.
+const MOST_CELLS: usize = 4_000;
 /// A matrix of more rows has those that are alike put together.
 const READABLE: usize = 60;
 /// So many that are alike are worth one row.
@@ -95,6 +97,8 @@ pub(super) struct Selection<'m> {
     pub(super) counts: [usize; 4],
     pub(super) entries: Vec<Entry<'m>>,
     pub(super) from: usize,
+    /// On a page.
+    pub(super) most: usize,
     /// On all pages.
     pub(super) total: usize,
 }
@@ -123,12 +127,15 @@ impl<'m> Selection<'m> {
         };
         let total = entries.len();
         let from = params.number("from").unwrap_or(0).min(total);
+        let steps = matrix.rows.first().map_or(0, |row| row.cells.len());
+        let most = (MOST_CELLS / steps.max(1)).clamp(1, MOST);
         Self {
             choice,
             counts: Choice::ALL
                 .map(|choice| matrix.rows.iter().filter(|row| choice.takes(row)).count()),
-            entries: entries.into_iter().skip(from).take(MOST).collect(),
+            entries: entries.into_iter().skip(from).take(most).collect(),
             from,
+            most,
             total,
         }
     }

@@ -85,8 +85,13 @@ fn stretch(whole: f64, start: f64, lasted: Option<f64>) -> (f64, f64) {
 
 /// What a step did to the desired state.
 pub(in crate::viewer) fn did(step: &LineStep) -> Markup {
+    let summary = html! {
+        @if let Some(why) = &step.facts.summary {
+            span class="function" { "unknown, summary " (plain(why)) }
+        }
+    };
     let Some(desired) = &step.facts.desired else {
-        return html! {};
+        return summary;
     };
     let counts = [
         ("+", "good", "added", desired.added_count),
@@ -100,6 +105,7 @@ pub(in crate::viewer) fn did(step: &LineStep) -> Markup {
             }
         }
         span class="function" { (desired.total) " desired, " (desired.ready) " ready" }
+        (summary)
     }
 }
 

@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 
 use crate::{
+    answers::Payload,
     line::{Line, LineStep},
-    viewer::{address, assets::PROTO, texts::Text, words::size},
+    viewer::{address, assets::PROTO, words::size},
 };
 
 /// Where a function listens when it is started with `--insecure`, as its template has it.
@@ -18,11 +19,11 @@ const USUAL_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
 pub(super) fn render(
     line: &Line,
     step: &LineStep,
-    request: &Text,
+    request: Payload<'_>,
     origin: &str,
     has_token: bool,
 ) -> Markup {
-    let (Text::Json(_), Some(at)) = (request, &step.request) else {
+    let (Payload::Json(_), Some(at)) = (request, &step.request) else {
         return html! {};
     };
     let address = address::raw(&line.object.key, &at.pointer);

@@ -15,16 +15,17 @@ use maud::{Markup, html};
 use super::{
     Viewer,
     address::{self, Params},
-    changes::section,
-    diff::Cards,
+    changes::Sections,
+    diff::{Cards, MAX_TOLD},
     failure::Failure,
     page::Page,
-    reconcile::{did, said, trail_into},
+    reconcile::{did, said, sorry, trail_into},
     texts::StepTexts,
-    words::{Badge, clock, lasted, plain, short_id, step_name},
+    words::{Badge, clock, lasted, plain, short_id, size, step_name},
 };
 use crate::{
-    answers::{ResourceChange, compare},
+    answers::{ResourceChange, Selection, compare_up_to},
+    json::Values,
     line::{Line, LineStep},
 };
 
@@ -43,11 +44,83 @@ impl Viewer {
         Ok((line, place))
     }
 
-    async fn step_texts(&self, line: &Line, step: &LineStep) -> Result<StepTexts, Failure> {
-        let stored = self.answers.payloads(line).await?;
-        let document = stored.open();
-        let document = document.map_err(|error| Failure::opening(&line.object.key, error))?;
-        Ok(StepTexts::of(&document, step))
+    /// What is selected of a step's payloads, beside so much text that is held already.
+    async fn step_texts(
+        &self,
+        line: &Line,
+        step: &LineStep,
+        selection: &Selection,
+        held_bytes: u64,
+    ) -> Result<StepTexts, Failure> {
+        let answers = self.answers_beside(held_bytes);
+        let stored = answers.excerpt(line, selection).await?;
+        StepTexts::of(stored, step).map_err(|error| Failure::opening(&line.object.key, error))
+    }
+
+    /// What a step did, to what it was given or against the reconcile before, and its payloads.
+    async fn step_content(
+        &self,
+        line: &Line,
+        place: usize,
+        step: &LineStep,
+        params: &Params,
+        origin: &str,
+    ) -> Result<Markup, Failure> {
+        let is_against_previous = params.text("view") == Some("previous");
+        let selection = Selection::of_step(step);
+        let texts = self.step_texts(line, step, &selection, 0).await?;
+        let what = if is_against_previous {
+            self.against_previous(line, step, &texts).await?
+        } else {
+            done(line, step, &texts, params.raw("resource"), &self.values())
+        };
+        let path = address::step(&line.trace_id, place);
+        Ok(html! {
+            section id="did" class="did-section" aria-labelledby="did-title" {
+                div class="title-row" {
+                    h2 id="did-title" { "What it did" }
+                    nav class="choices" aria-label="Against what" {
+                        a href={ (path) "#did" } aria-current=[(!is_against_previous).then_some("true")] {
+                            "To what it was given"
+                        }
+                        a href={ (path) "?view=previous#did" } aria-current=[is_against_previous.then_some("true")] {
+                            "Against the previous reconcile"
+                        }
+                    }
+                }
+                (what)
+            }
+            div class="panes" {
+                (pane::render(line, "Request", step.request.as_ref(), texts.request(), &self.values()))
+                (pane::render(line, "Response", step.response.as_ref(), texts.response(), &self.values()))
+            }
+            (call::render(line, step, texts.request(), origin, self.access.has_token()))
+        })
+    }
+
+    async fn against_previous(
+        &self,
+        line: &Line,
+        step: &LineStep,
+        texts: &StepTexts,
+    ) -> Result<Markup, Failure> {
+        let previous = self.answers.previous_of(line).await?;
+        let earlier = previous
+            .as_ref()
+            .and_then(|previous| Some((previous, same_step(previous, step)?)));
+        let Some((previous, earlier)) = earlier else {
+            return Ok(html! {
+                p class="nothing" { "No earlier reconcile is known that had a step of this name." }
+            });
+        };
+        let selection = Selection::states_of_step(earlier);
+        let before = self.step_texts(previous, earlier, &selection, texts.bytes());
+        let before = before.await?;
+        let sections = Sections {
+            line,
+            values: &|| self.values(),
+        };
+        Ok(against(&sections, previous, &before, texts))
     }
 }
 
@@ -60,51 +133,50 @@ pub(super) async fn show(
     let params = Params::parse(query.as_deref());
     let (line, place) = viewer.find_step(&id, &place).await?;
     let step = line.steps.get(place).ok_or(Failure::NoPage)?;
-    let is_against_previous = params.text("view") == Some("previous");
+    let origin = viewer.access.origin(&headers);
     let _desk = viewer.take_desk().await;
-    let texts = viewer.step_texts(&line, step).await?;
-    let what = if is_against_previous {
-        let previous = viewer.answers.previous_of(&line).await?;
-        let earlier = previous
-            .as_ref()
-            .and_then(|previous| Some((previous, same_step(previous, step)?)));
-        if let Some((previous, earlier)) = earlier {
-            let earlier = viewer.step_texts(previous, earlier).await?;
-            against(&line, previous, &earlier, &texts)
-        } else {
-            html! { p class="nothing" { "No earlier reconcile is known that had a step of this name." } }
-        }
-    } else {
-        done(&line, step, &texts, params.raw("resource"))
+    let content = viewer.step_content(&line, place, step, &params, &origin);
+    let content = match content.await {
+        // What its line says is shown all the same.
+        Err(failure @ Failure::TooLarge { .. }) => too_large(&line, step, &failure),
+        content => content?,
     };
-    let path = address::step(&line.trace_id, place);
     let page = Page {
         title: step_name(step).into_owned(),
         trail: trail_into(&line),
     };
     let body = page.render(&html! {
         (head(&line, place, step))
-        section id="did" class="did-section" aria-labelledby="did-title" {
-            div class="title-row" {
-                h2 id="did-title" { "What it did" }
-                nav class="choices" aria-label="Against what" {
-                    a href={ (path) "#did" } aria-current=[(!is_against_previous).then_some("true")] {
-                        "To what it was given"
-                    }
-                    a href={ (path) "?view=previous#did" } aria-current=[is_against_previous.then_some("true")] {
-                        "Against the previous reconcile"
+        (content)
+    });
+    Ok(Html(body.into_string()))
+}
+
+/// In place of payloads that are too large.
+fn too_large(line: &Line, step: &LineStep, failure: &Failure) -> Markup {
+    let payloads = [("Request", &step.request), ("Response", &step.response)];
+    html! {
+        (sorry(failure))
+        div class="panes" {
+            @for (title, at) in payloads {
+                @if let Some(at) = at {
+                    section class="pane" {
+                        div class="pane-head" {
+                            h2 { (title) }
+                            span class="quiet" { (size(at.size)) }
+                            span class="tools" {
+                                a href=(address::open(&line.object.key, &at.pointer)) { "Part by part" }
+                                a href=(address::raw(&line.object.key, &at.pointer)) { "JSON" }
+                                a href={ (address::raw(&line.object.key, &at.pointer)) "&download=yes" } download {
+                                    "Download"
+                                }
+                            }
+                        }
                     }
                 }
             }
-            (what)
         }
-        div class="panes" {
-            (pane::render(&line, "Request", step.request.as_ref(), &texts.request))
-            (pane::render(&line, "Response", step.response.as_ref(), &texts.response))
-        }
-        (call::render(&line, step, &texts.request, &viewer.access.origin(&headers), viewer.access.has_token()))
-    });
-    Ok(Html(body.into_string()))
+    }
 }
 
 /// What a step did to one resource, for a page that is already there.
@@ -118,14 +190,15 @@ pub(super) async fn show_change(
     let step = line.steps.get(place).ok_or(Failure::NoPage)?;
     let resource = params.raw("resource").unwrap_or_default();
     let _desk = viewer.take_desk().await;
-    let texts = viewer.step_texts(&line, step).await?;
+    let selection = Selection::states_of_step(step).of_resource(resource);
+    let texts = viewer.step_texts(&line, step, &selection, 0).await?;
     let body = html! {
         div class="title-row" {
             h2 tabindex="-1" { "What " (step_name(step)) " did" }
             a class="button quiet" href=(address::step(&line.trace_id, place)) { "Whole step" }
             a class="button quiet" href=(address::story(&line.trace_id, resource)) { "Its story" }
         }
-        (done(&line, step, &texts, Some(resource)))
+        (done(&line, step, &texts, Some(resource), &viewer.values()))
     };
     Ok(Html(body.into_string()))
 }
@@ -179,11 +252,19 @@ fn head(line: &Line, place: usize, step: &LineStep) -> Markup {
 }
 
 /// What a step did to what it was given.
-fn done(line: &Line, step: &LineStep, texts: &StepTexts, only: Option<&str>) -> Markup {
-    let (Some(given), Some(returned)) = (texts.given(), texts.returned()) else {
+fn done(
+    line: &Line,
+    step: &LineStep,
+    texts: &StepTexts,
+    only: Option<&str>,
+    values: &Values,
+) -> Markup {
+    let (Some(given), Some(returned)) = (texts.given(values), texts.returned(values)) else {
         return html! {
             p class="nothing" {
-                @if step.status.is_failure() {
+                @if values.is_exceeded() {
+                    "Not compared: this has too many values for a page."
+                } @else if step.status.is_failure() {
                     "It failed, so that nothing it returned is applied."
                 } @else {
                     "Not known: its request or its response is not there."
@@ -191,7 +272,7 @@ fn done(line: &Line, step: &LineStep, texts: &StepTexts, only: Option<&str>) -> 
             }
         };
     };
-    let found: Vec<ResourceChange<'_>> = compare(&given, &returned)
+    let found: Vec<ResourceChange<'_>> = compare_up_to(&given, &returned, MAX_TOLD)
         .into_iter()
         .filter(|change| only.is_none_or(|only| change.name == only))
         .collect();
@@ -221,14 +302,22 @@ fn done(line: &Line, step: &LineStep, texts: &StepTexts, only: Option<&str>) -> 
 }
 
 /// A step against the same step of the reconcile before.
-fn against(line: &Line, previous: &Line, before: &StepTexts, after: &StepTexts) -> Markup {
+fn against(
+    sections: &Sections<'_>,
+    previous: &Line,
+    before: &StepTexts,
+    after: &StepTexts,
+) -> Markup {
+    let returned = |values: &Values| (before.returned(values), after.returned(values));
+    let given = |values: &Values| (before.given(values), after.given(values));
+    let observed = |values: &Values| (before.observed(values), after.observed(values));
     html! {
         p class="quiet" {
             "The reconcile before is "
             a href=(address::trace(&previous.trace_id)) { code { (short_id(&previous.trace_id)) } } "."
         }
-        (section(line, "Returned", "returned", before.returned().as_ref(), after.returned().as_ref()))
-        (section(line, "Given", "given", before.given().as_ref(), after.given().as_ref()))
-        (section(line, "Observed", "observed", before.observed().as_ref(), after.observed().as_ref()))
+        (sections.section("Returned", "returned", &returned))
+        (sections.section("Given", "given", &given))
+        (sections.section("Observed", "observed", &observed))
     }
 }

@@ -3,12 +3,12 @@
 use maud::{Markup, Render as _, html};
 
 use crate::{
-    json::Json,
+    answers::Payload,
+    json::{Json, Values},
     line::{Line, PayloadRef},
     viewer::{
         address,
         payload::{Tree, bare},
-        texts::Text,
         words::{several, size},
     },
 };
@@ -16,7 +16,13 @@ use crate::{
 /// About as much as a person scrolls through.
 const LINES: usize = 1_200;
 
-pub(super) fn render(line: &Line, title: &str, at: Option<&PayloadRef>, text: &Text) -> Markup {
+pub(super) fn render(
+    line: &Line,
+    title: &str,
+    at: Option<&PayloadRef>,
+    payload: Payload<'_>,
+    values: &Values,
+) -> Markup {
     let key = &line.object.key;
     let id = title.to_lowercase();
     html! {
@@ -34,10 +40,10 @@ pub(super) fn render(line: &Line, title: &str, at: Option<&PayloadRef>, text: &T
                     (tools(key, &at.pointer, &id))
                 }
             }
-            @match (text, at) {
-                (Text::Json(json), Some(at)) => (tree(json, key, &at.pointer)),
-                (Text::Other(other), _) => (bare("This is no JSON.", other)),
-                (Text::Base64(bytes), _) => (bare("This is not even text; in base64:", bytes)),
+            @match (payload, at) {
+                (Payload::Json(json), Some(at)) => (tree(json, key, &at.pointer, values)),
+                (Payload::Text(other), _) => (bare("This is no JSON.", other)),
+                (Payload::Base64(bytes), _) => (bare("This is not even text; in base64:", bytes)),
                 _ => p class="nothing" { "There is none." },
             }
         }
@@ -63,8 +69,17 @@ fn tools(key: &str, pointer: &str, side: &str) -> Markup {
     }
 }
 
-fn tree(json: &str, key: &str, pointer: &str) -> Markup {
-    let Ok(value) = Json::parse(json) else {
+fn tree(json: &str, key: &str, pointer: &str, values: &Values) -> Markup {
+    let parsed = Json::parse_within(json, values);
+    if values.is_exceeded() {
+        return html! {
+            p class="nothing" {
+                "This has too many values to be shown at once. "
+                a href=(address::open(key, pointer)) { "Look at it part by part" }
+            }
+        };
+    }
+    let Ok(value) = parsed else {
         return bare("This JSON is nested too deeply to be folded.", json);
     };
     let tree = Tree {

@@ -5,22 +5,28 @@
 //! file whole, or the file is never written to again.
 
 use std::{
-    collections::HashSet,
-    fs::{self, File},
-    io::{self, BufRead as _, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write},
+    borrow::Cow,
+    io::{self, BufRead as _, BufReader, BufWriter, IoSlice, Read, Write as _},
+    ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
-use super::super::{IndexKey, MAX_BATCH_BYTES, line_hash};
-use crate::{pace::breathe, time::Timestamp};
+use super::super::{IndexKey, MAX_BATCH_BYTES};
+use crate::{
+    disk::{Disk, DiskFile, FileReader, FileWriter, remove_if_there},
+    line::{Coverage, CoveredStep, ObjectRef},
+    pace::breathe,
+    time::Timestamp,
+};
 
 const ZSTD_LEVEL: i32 = 3;
 /// About 0.2 ms of compression.
 const SLICE_BYTES: usize = 32 * 1024;
 /// Read at a time when looking for the end of the last whole line.
-const TAIL_BYTES: u64 = 64 * 1024;
+const TAIL_BYTES: usize = 64 * 1024;
 
 /// What a file in the folder is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,58 +61,59 @@ impl FileKind {
     }
 }
 
-/// What taking back a failed write takes.
-pub(super) trait Cut {
-    fn cut(&self, bytes: u64) -> io::Result<()>;
+/// What a line that was noted is known by.
+#[derive(Debug, Deserialize)]
+pub(super) struct Noted<'l> {
+    #[serde(borrow)]
+    pub(super) trace_id: Cow<'l, str>,
+    #[serde(default)]
+    pub(super) revision: u32,
+    pub(super) object: ObjectRef,
+    started_at: Timestamp,
+    ended_at: Timestamp,
+    #[serde(default)]
+    steps: Vec<CoveredStep>,
 }
 
-impl Cut for File {
-    fn cut(&self, bytes: u64) -> io::Result<()> {
-        self.set_len(bytes)
+impl Noted<'_> {
+    pub(super) fn coverage(&self) -> Coverage {
+        Coverage::of_steps(self.started_at, self.ended_at, &self.steps)
     }
 }
 
 /// A file of whole lines.
 #[derive(Debug)]
-pub(super) struct LineFile<F> {
-    file: F,
+pub(super) struct LineFile {
+    file: Arc<dyn DiskFile>,
     bytes: u64,
-    /// Up to here it is on the platter.
+    /// Up to here it survives a power failure.
     synced: u64,
     is_torn: bool,
 }
 
-impl LineFile<File> {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        // NOTE: in append mode a line that was cut off needs no seek before the next.
-        let file = File::options().append(true).create_new(true).open(path)?;
-        Ok(Self::new(file))
+impl LineFile {
+    pub(super) fn create(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: disk.create(path)?,
+            bytes: 0,
+            synced: 0,
+            is_torn: false,
+        })
     }
 
-    /// Makes what was appended since the last time survive the loss of power.
+    /// Makes what was appended since the last time survive a power failure.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if self.synced != self.bytes {
-            self.file.sync_data()?;
+            self.file.sync()?;
             self.synced = self.bytes;
         }
         Ok(())
     }
-}
-
-impl<F: Write + Cut> LineFile<F> {
-    const fn new(file: F) -> Self {
-        Self {
-            file,
-            bytes: 0,
-            synced: 0,
-            is_torn: false,
-        }
-    }
 
     /// `line` ends with its newline.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(line) {
-            self.is_torn = self.file.cut(self.bytes).is_err();
+        if let Err(error) = self.file.append(&mut [IoSlice::new(line)]) {
+            self.is_torn = self.file.truncate(self.bytes).is_err();
             return Err(error);
         }
         self.bytes = self.bytes.saturating_add(line.len() as u64);
@@ -118,64 +125,74 @@ impl<F: Write + Cut> LineFile<F> {
         self.bytes
     }
 
-    /// A part of a line stands at the end and can't be cut off.
+    /// A part of a line is at the end and can't be cut off.
     pub(super) const fn is_torn(&self) -> bool {
         self.is_torn
     }
 }
 
-/// Compresses the first `bytes` of a batch's lines, and returns the compressed size.
-pub(super) fn close(folder: &Path, key: &IndexKey, bytes: u64) -> io::Result<u64> {
+/// Compresses the lines in the first `bytes` of a batch, and returns the compressed size. What a
+/// power failure left of a line is left out: other programs could read nothing of the batch.
+pub(super) fn close(disk: &dyn Disk, folder: &Path, key: &IndexKey, bytes: u64) -> io::Result<u64> {
     let lines = FileKind::Lines.path(folder, key);
     let unfinished = FileKind::Unfinished.path(folder, key);
-    let mut source = File::open(&lines)?.take(bytes);
-    let target = BufWriter::new(File::create(&unfinished)?);
+    let mut whole_bytes = 0;
+    for_each_line(disk, &lines, bytes, |line| {
+        whole_bytes += line.len() as u64;
+        Ok(())
+    })?;
+    remove_if_there(disk, &unfinished)?;
+    let target = BufWriter::new(FileWriter(disk.create(&unfinished)?));
     let mut encoder = zstd::Encoder::new(target, ZSTD_LEVEL)?;
     encoder.include_checksum(true)?;
     // A reader then takes a window no larger than the batch.
-    encoder.set_pledged_src_size(Some(bytes))?;
-    let mut slice = vec![0; SLICE_BYTES];
-    loop {
-        let read = source.read(&mut slice)?;
-        let Some(read @ [_, ..]) = slice.get(..read) else {
-            break;
-        };
-        encoder.write_all(read)?;
-        breathe();
-    }
+    encoder.set_pledged_src_size(Some(whole_bytes))?;
+    for_each_line(disk, &lines, bytes, |line| encoder.write_all(line))?;
     let target = encoder.finish()?;
-    let target = target
+    let FileWriter(target) = target
         .into_inner()
         .map_err(io::IntoInnerError::into_error)?;
     // NOTE: before it gets the name of a whole one.
-    target.sync_data()?;
-    let size = target.metadata()?.len();
-    fs::rename(&unfinished, FileKind::Compressed.path(folder, key))?;
-    remove(&lines)?;
+    target.sync()?;
+    let size = target.length()?;
+    disk.rename(&unfinished, &FileKind::Compressed.path(folder, key))?;
+    // NOTE: the lines must not be gone while the name of what replaces them can still be lost.
+    disk.sync_folder(folder)?;
+    remove_if_there(disk, &lines)?;
     Ok(size)
 }
 
-/// Removes a file that may be gone.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Hands out the lines of JSON in the first `bytes` of a file.
+fn for_each_line(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: u64,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let source = FileReader::new(disk.open(path)?).take(bytes);
+    let mut source = BufReader::with_capacity(SLICE_BYTES, source);
+    let mut line = Vec::new();
+    while source.read_until(b'\n', &mut line)? > 0 {
+        if serde_json::from_slice::<IgnoredAny>(&line).is_ok() {
+            take(&line)?;
+        }
+        line.clear();
+        breathe();
     }
+    Ok(())
 }
 
 /// How many bytes of a file are whole lines.
-pub(super) fn whole_lines(path: &Path) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let mut end = file.metadata()?.len();
-    let mut tail = Vec::new();
+pub(super) fn whole_lines(disk: &dyn Disk, path: &Path) -> io::Result<u64> {
+    let file = disk.open(path)?;
+    let mut end = file.length()?;
+    let mut tail = vec![0; TAIL_BYTES];
     while end > 0 {
-        let start = end.saturating_sub(TAIL_BYTES);
-        tail.clear();
-        file.seek(SeekFrom::Start(start))?;
-        Read::by_ref(&mut file)
-            .take(end - start)
-            .read_to_end(&mut tail)?;
-        if let Some(newline) = memchr::memrchr(b'\n', &tail) {
+        let start = end.saturating_sub(TAIL_BYTES as u64);
+        let length = usize::try_from(end - start).unwrap_or(TAIL_BYTES);
+        let tail = tail.get_mut(..length).unwrap_or_default();
+        file.read_exact_at(tail, start)?;
+        if let Some(newline) = memchr::memrchr(b'\n', tail) {
             return Ok(start + newline as u64 + 1);
         }
         end = start;
@@ -183,109 +200,66 @@ pub(super) fn whole_lines(path: &Path) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Adds the lines in a batch to those known, up to `limit`. What can't be read is passed over.
-pub(super) fn collect_lines(
+/// Hands out what the lines of a batch are known by, and the lines, until `take` wants no more.
+/// What can't be read is skipped.
+pub(super) fn read_noted(
+    disk: &dyn Disk,
     path: &Path,
     kind: FileKind,
-    known: &mut HashSet<u64>,
-    limit: usize,
+    mut take: impl FnMut(Noted<'_>, &[u8]) -> ControlFlow<()>,
 ) -> io::Result<()> {
-    #[derive(Deserialize)]
-    struct Traced<'l> {
-        #[serde(borrow)]
-        trace_id: std::borrow::Cow<'l, str>,
-        started_at: Timestamp,
-        ended_at: Timestamp,
-    }
-
-    let file = File::open(path)?;
+    let file = FileReader::new(disk.open(path)?);
     let content: Box<dyn Read> = match kind {
         FileKind::Compressed => Box::new(zstd::Decoder::new(file)?),
         FileKind::Lines | FileKind::Unfinished => Box::new(file),
     };
     let mut content = BufReader::new(content.take(MAX_BATCH_BYTES));
     let mut line = Vec::new();
-    while known.len() < limit {
+    loop {
         line.clear();
         if content.read_until(b'\n', &mut line)? == 0 {
-            break;
+            return Ok(());
         }
-        if let Ok(traced) = serde_json::from_slice::<Traced<'_>>(&line) {
-            let Traced {
-                trace_id,
-                started_at,
-                ended_at,
-            } = traced;
-            known.insert(line_hash(&trace_id, started_at, ended_at));
+        if let Ok(noted) = serde_json::from_slice::<Noted<'_>>(&line)
+            && take(noted, &line).is_break()
+        {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use super::*;
+    use crate::disk::{LocalDisk, simulated::SimulatedDisk};
 
-    /// Takes no more than some bytes, as a full disk does.
-    struct SmallDisk {
-        content: RefCell<Vec<u8>>,
-        room: usize,
-        can_cut: bool,
-    }
-
-    impl Write for SmallDisk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let content = self.content.get_mut();
-            let taken = bytes.len().min(self.room - content.len());
-            if taken == 0 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            content.extend_from_slice(&bytes[..taken]);
-            Ok(taken)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Cut for SmallDisk {
-        fn cut(&self, bytes: u64) -> io::Result<()> {
-            if !self.can_cut {
-                return Err(io::ErrorKind::Other.into());
-            }
-            let bytes = usize::try_from(bytes).unwrap();
-            self.content.borrow_mut().truncate(bytes);
-            Ok(())
-        }
-    }
-
-    fn small(can_cut: bool) -> LineFile<SmallDisk> {
-        LineFile::new(SmallDisk {
-            content: RefCell::default(),
-            room: 12,
-            can_cut,
-        })
+    fn small(disk: &SimulatedDisk) -> LineFile {
+        disk.set_capacity(Some(12));
+        LineFile::create(disk, Path::new("index/lines")).unwrap()
     }
 
     #[test]
     fn half_a_line_is_taken_back() {
-        let mut lines = small(true);
+        let disk = SimulatedDisk::default();
+        let mut lines = small(&disk);
         lines.append(b"first\n").unwrap();
         let error = lines.append(b"too long\n").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(!lines.is_torn());
         lines.append(b"short\n").unwrap();
-        assert_eq!(*lines.file.content.borrow(), b"first\nshort\n");
+        let mut content = String::new();
+        let mut reader = FileReader::new(Arc::clone(&lines.file));
+        reader.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "first\nshort\n");
         assert_eq!(lines.bytes(), 12);
     }
 
     #[test]
     fn half_a_line_that_stays_is_known() {
-        let mut lines = small(false);
+        let disk = SimulatedDisk::default();
+        let mut lines = small(&disk);
         lines.append(b"first\n").unwrap();
+        disk.crash_at(disk.operations() + 1);
         lines.append(b"too long\n").unwrap_err();
         assert!(lines.is_torn());
         assert_eq!(lines.bytes(), 6);
@@ -304,8 +278,8 @@ mod tests {
             (format!("one\n{long}"), 4),
             (format!("{long}\n{long}"), 200_001),
         ] {
-            fs::write(&path, content).unwrap();
-            assert_eq!(whole_lines(&path).unwrap(), whole);
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(whole_lines(&LocalDisk, &path).unwrap(), whole);
         }
     }
 }

@@ -8,20 +8,28 @@
 //! than [`FULL_BYTES`] and a line. A file that is not the journal's is left alone.
 
 mod batch;
+mod earlier;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{HashSet, VecDeque},
-    fs::{self, File},
     io,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use self::batch::{FileKind, LineFile};
-use super::{IndexKey, InstanceName, MAX_LINE_BYTES, Partition, line_hash};
-use crate::{line::Line, time::Timestamp};
+use self::{
+    batch::{FileKind, LineFile},
+    earlier::EarlierLines,
+};
+use super::{IndexKey, InstanceName, MAX_LINE_BYTES, Partition};
+use crate::{
+    disk::{SharedDisk, remove_if_there},
+    line::{Coverage, Line, ObjectRef},
+    time::Timestamp,
+};
 
 /// Batches open at once: lines of this hour, of the one before, and of two that waited long.
 const MAX_OPEN: usize = 4;
@@ -31,15 +39,15 @@ const OPEN_FOR: Duration = Duration::from_mins(1);
 const FULL_BYTES: u64 = 1024 * 1024;
 /// After a batch could not be closed.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// A batch is closed after a minute, and a reconcile takes two.
+const SEARCHED_BATCHES: usize = 16;
 /// A deadline that is always past.
 const AT_ONCE: Timestamp = Timestamp::from_nanos(i64::MIN);
-/// Traces of an earlier process that are known, the last ones. What was under way when it died are
-/// some thousand at most; reading more would hold up the start.
-const MAX_EARLIER: usize = 20_000;
 
 /// The lines that wait to be stored.
 #[derive(Debug)]
 pub struct IndexJournal {
+    disk: SharedDisk,
     folder: PathBuf,
     instance: InstanceName,
     next_sequence: u32,
@@ -48,8 +56,7 @@ pub struct IndexJournal {
     /// Nothing is appended to these any more.
     closing: Vec<ClosingBatch>,
     ready: VecDeque<ReadyBatch>,
-    /// Lines that may come again.
-    earlier: HashSet<u64>,
+    earlier: EarlierLines,
     /// The folder is not synced since a file was begun or closed.
     has_new_names: bool,
 }
@@ -66,7 +73,7 @@ pub struct ReadyBatch {
 #[derive(Debug)]
 struct OpenBatch {
     key: IndexKey,
-    lines: LineFile<File>,
+    lines: LineFile,
     opened_at: Timestamp,
 }
 
@@ -76,21 +83,24 @@ struct ClosingBatch {
     /// Of whole lines.
     bytes: u64,
     due_at: Timestamp,
+    /// Until it is known to survive the loss of power; none of an earlier process.
+    unsynced: Option<LineFile>,
 }
 
 impl IndexJournal {
     /// Takes up what an earlier process left: batches that were closed, and open ones, which are
     /// closed now, without a last line that is torn.
-    pub fn open(folder: PathBuf, instance: InstanceName) -> io::Result<Self> {
-        fs::create_dir_all(&folder)?;
+    pub fn open(disk: SharedDisk, folder: PathBuf, instance: InstanceName) -> io::Result<Self> {
+        disk.create_folder(&folder)?;
         let mut journal = Self {
+            disk,
             folder,
             instance,
             next_sequence: 1,
             open: Vec::new(),
             closing: Vec::new(),
             ready: VecDeque::new(),
-            earlier: HashSet::new(),
+            earlier: EarlierLines::default(),
             has_new_names: false,
         };
         journal.take_up()?;
@@ -101,15 +111,60 @@ impl IndexJournal {
         Ok(journal)
     }
 
-    /// Whether an earlier process wrote this very line and did not know it to be stored when it
-    /// ended, or such a line was [remembered](Self::remember). Of very many only the last are known.
+    /// The object of this very line, if an earlier process noted it and the records behind it were
+    /// not known to be done when it ended, or if it was [remembered](Self::remember).
+    pub fn find(&self, trace_id: &str, revision: u32, coverage: Coverage) -> Option<&ObjectRef> {
+        self.earlier.find(trace_id, revision, coverage)
+    }
+
+    /// Whether [`Self::find`] finds this line.
     pub fn has(&self, line: &Line) -> bool {
-        self.earlier.contains(&hash_of(line))
+        self.find(&line.trace_id, line.revision, line.coverage())
+            .is_some()
+    }
+
+    /// Whether this process began the batch.
+    pub fn is_own(&self, batch: &ReadyBatch) -> bool {
+        batch.key.instance == self.instance
+    }
+
+    /// The revision that another line of this trace needs to be believed over those that an earlier
+    /// process noted.
+    pub fn next_revision(&self, trace_id: &str) -> u32 {
+        let last = self.earlier.last_revision(trace_id);
+        last.map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// The line of this trace with the highest revision, if it was noted in the last minutes and is
+    /// not in the store yet.
+    pub fn line_of(&self, trace_id: &str) -> Option<Line> {
+        let open = self.open.iter().map(|batch| &batch.key);
+        let closing = self.closing.iter().map(|batch| &batch.key);
+        let lines = open.chain(closing).map(|key| (FileKind::Lines, key));
+        let ready = self.ready.iter().rev();
+        let compressed = ready.map(|batch| (FileKind::Compressed, &batch.key));
+        let mut found: Option<Line> = None;
+        for (kind, key) in lines.chain(compressed).take(SEARCHED_BATCHES) {
+            let path = kind.path(&self.folder, key);
+            let read = batch::read_noted(self.disk.as_ref(), &path, kind, |noted, line| {
+                let is_newer = found.as_ref().is_none_or(|it| it.revision < noted.revision);
+                if noted.trace_id == trace_id && is_newer {
+                    found = serde_json::from_slice(line).ok();
+                }
+                ControlFlow::Continue(())
+            });
+            if let Err(error) = read {
+                tracing::debug!(path = %path.display(), %error, "cannot read an index batch");
+            }
+        }
+        found
     }
 
     /// A line may come again.
     pub fn remember(&mut self, line: &Line) {
-        self.earlier.insert(hash_of(line));
+        let object = line.object.clone();
+        self.earlier
+            .insert(&line.trace_id, line.revision, line.coverage(), object);
     }
 
     /// A crash of this process does not lose the line once this returns. A line that fails leaves
@@ -167,10 +222,35 @@ impl IndexJournal {
     /// It is in the store.
     pub fn remove(&mut self, batch: &ReadyBatch) {
         self.ready.retain(|ready| ready.key != batch.key);
-        if let Err(error) = batch::remove(&batch.path) {
+        if let Err(error) = remove_if_there(self.disk.as_ref(), &batch.path) {
             // It is stored once more after a restart, which changes nothing.
             tracing::warn!(path = %batch.path.display(), %error, "cannot remove an index batch");
         }
+    }
+
+    /// Hands the file of a batch, which waits no more, to somebody else.
+    pub fn set_aside(
+        &mut self,
+        batch: &ReadyBatch,
+        take: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        take(&batch.path)?;
+        self.ready.retain(|ready| ready.key != batch.key);
+        self.has_new_names = true;
+        Ok(())
+    }
+
+    /// Takes back a batch that was [set aside](Self::set_aside) under this name.
+    pub fn take_back(&mut self, path: &Path, name: &str) -> io::Result<()> {
+        let Some((FileKind::Compressed, key)) = FileKind::of_name(name) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let bytes = self.disk.open(path)?.length()?;
+        let place = FileKind::Compressed.path(&self.folder, &key);
+        self.disk.rename(path, &place)?;
+        self.has_new_names = true;
+        self.add_ready(&key, bytes);
+        Ok(())
     }
 
     /// Makes what was appended survive the loss of power.
@@ -178,8 +258,14 @@ impl IndexJournal {
         for batch in &mut self.open {
             batch.lines.sync()?;
         }
+        for batch in &mut self.closing {
+            if let Some(lines) = &mut batch.unsynced {
+                lines.sync()?;
+            }
+            batch.unsynced = None;
+        }
         if std::mem::take(&mut self.has_new_names)
-            && let Err(error) = File::open(&self.folder).and_then(|folder| folder.sync_all())
+            && let Err(error) = self.disk.sync_folder(&self.folder)
         {
             self.has_new_names = true;
             return Err(error);
@@ -221,10 +307,13 @@ impl IndexJournal {
             sequence: self.next_sequence,
         };
         // Somebody may have tidied up.
-        fs::create_dir_all(&self.folder)?;
+        self.disk.create_folder(&self.folder)?;
         // NOTE: a name that can't be taken must not be tried for ever.
         self.next_sequence = self.next_sequence.saturating_add(1);
-        let lines = LineFile::create(&FileKind::Lines.path(&self.folder, &key))?;
+        let lines = LineFile::create(
+            self.disk.as_ref(),
+            &FileKind::Lines.path(&self.folder, &key),
+        )?;
         self.has_new_names = true;
         if self.open.len() >= MAX_OPEN {
             let oldest = self.open.remove(0);
@@ -240,12 +329,8 @@ impl IndexJournal {
 
     /// Lets nothing more be appended to these.
     fn seal(&mut self, is_done: impl Fn(&OpenBatch) -> bool) {
-        for batch in self.open.iter_mut().filter(|batch| is_done(batch)) {
-            // Closing copies it into a file that is synced; until then the loss of power costs it.
-            if let Err(error) = batch.lines.sync() {
-                tracing::warn!(%error, "cannot sync an index batch");
-            }
-        }
+        // NOTE: whoever needs the lines to survive the loss of power calls [`Self::sync`], which fails
+        // as long as one of these can't be synced. Closing copies them into a file that is synced.
         let done = self.open.extract_if(.., |batch| is_done(batch));
         self.closing.extend(done.map(OpenBatch::into_closing));
     }
@@ -253,19 +338,30 @@ impl IndexJournal {
     fn close(&mut self, batch: &ClosingBatch) -> io::Result<()> {
         let ClosingBatch { key, bytes, .. } = batch;
         if *bytes == 0 {
-            return batch::remove(&FileKind::Lines.path(&self.folder, key));
+            return remove_if_there(self.disk.as_ref(), &self.lines_path(key));
         }
-        match batch::close(&self.folder, key, *bytes) {
+        match batch::close(self.disk.as_ref(), &self.folder, key, *bytes) {
             Ok(size) => {
                 self.has_new_names = true;
                 self.add_ready(key, size);
             }
-            Err(error) if is_gone(&error, &FileKind::Lines.path(&self.folder, key)) => {
+            Err(error) if self.is_gone(&error, key) => {
                 tracing::error!(%key, "an index batch is lost: its file is gone");
             }
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    fn lines_path(&self, key: &IndexKey) -> PathBuf {
+        FileKind::Lines.path(&self.folder, key)
+    }
+
+    /// Whether the file that could not be found is that of a batch's lines.
+    fn is_gone(&self, error: &io::Error, key: &IndexKey) -> bool {
+        let lines = self.disk.open(&self.lines_path(key));
+        error.kind() == io::ErrorKind::NotFound
+            && lines.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     fn add_ready(&mut self, key: &IndexKey, bytes: u64) {
@@ -282,13 +378,11 @@ impl IndexJournal {
     /// Sorts what is in the folder.
     fn take_up(&mut self) -> io::Result<()> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if entry.file_type()?.is_file()
-                && let Some((kind, key)) = name.to_str().and_then(FileKind::of_name)
+        for entry in self.disk.list(&self.folder)? {
+            if !entry.is_folder
+                && let Some((kind, key)) = FileKind::of_name(&entry.name)
             {
-                found.push((key, kind, entry.path()));
+                found.push((key, kind, self.folder.join(&entry.name)));
             }
         }
         found.sort_by(|(a, ..), (b, ..)| a.order().cmp(&b.order()));
@@ -303,11 +397,19 @@ impl IndexJournal {
             }
         }
         for (_, kind, path) in found.iter().rev() {
-            if *kind == FileKind::Unfinished {
+            if *kind == FileKind::Unfinished || self.earlier.is_full() {
                 continue;
             }
-            let traces = &mut self.earlier;
-            if let Err(error) = batch::collect_lines(path, *kind, traces, MAX_EARLIER)
+            let earlier = &mut self.earlier;
+            let read = batch::read_noted(self.disk.as_ref(), path, *kind, |noted, _| {
+                let coverage = noted.coverage();
+                earlier.insert(&noted.trace_id, noted.revision, coverage, noted.object);
+                if earlier.is_full() {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            });
+            if let Err(error) = read
                 && error.kind() != io::ErrorKind::NotFound
             {
                 tracing::warn!(path = %path.display(), %error, "cannot read an index batch");
@@ -328,16 +430,17 @@ impl IndexJournal {
             self.next_sequence = self.next_sequence.max(next);
         }
         match kind {
-            FileKind::Unfinished => batch::remove(path)?,
+            FileKind::Unfinished => remove_if_there(self.disk.as_ref(), path)?,
             // The process died between the two.
-            FileKind::Lines if is_closed => batch::remove(path)?,
+            FileKind::Lines if is_closed => remove_if_there(self.disk.as_ref(), path)?,
             FileKind::Lines => self.closing.push(ClosingBatch {
                 key: key.clone(),
-                bytes: batch::whole_lines(path)?,
+                bytes: batch::whole_lines(self.disk.as_ref(), path)?,
                 due_at: AT_ONCE,
+                unsynced: None,
             }),
             FileKind::Compressed => {
-                self.add_ready(key, fs::metadata(path)?.len());
+                self.add_ready(key, self.disk.open(path)?.length()?);
             }
         }
         Ok(())
@@ -367,15 +470,7 @@ impl OpenBatch {
             due_at: AT_ONCE,
             bytes: self.lines.bytes(),
             key: self.key,
+            unsynced: Some(self.lines),
         }
     }
-}
-
-fn hash_of(line: &Line) -> u64 {
-    line_hash(&line.trace_id, line.started_at, line.ended_at)
-}
-
-/// Whether a file that could not be found is this one.
-fn is_gone(error: &io::Error, path: &Path) -> bool {
-    error.kind() == io::ErrorKind::NotFound && matches!(path.try_exists(), Ok(false))
 }

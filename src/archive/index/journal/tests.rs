@@ -1,8 +1,11 @@
 //! The journal through crashes, full disks and other people's files.
 
+use std::fs;
+
 use super::*;
 use crate::{
     archive::Compression,
+    disk::simulated::{Death, SimulatedDisk},
     line::samples::{at, line, padded},
 };
 
@@ -11,7 +14,12 @@ fn instance(start: i64) -> InstanceName {
 }
 
 fn open(folder: &Path, start: i64) -> IndexJournal {
-    IndexJournal::open(folder.to_owned(), instance(start)).unwrap()
+    IndexJournal::open(
+        std::sync::Arc::new(crate::disk::LocalDisk),
+        folder.to_owned(),
+        instance(start),
+    )
+    .unwrap()
 }
 
 /// The traces in a batch that is ready.
@@ -100,6 +108,37 @@ fn a_fifth_hour_closes_the_batch_that_was_begun_first() {
 }
 
 #[test]
+fn a_batch_that_waits_to_be_closed_is_synced_as_the_open_ones_are() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::with_seed(seed);
+        let folder = Path::new("/index");
+        let open = |start| {
+            let disk = std::sync::Arc::new(disk.clone());
+            IndexJournal::open(disk, folder.to_owned(), instance(start)).unwrap()
+        };
+        let mut journal = open(1);
+        let hours = i64::try_from(MAX_OPEN).unwrap() + 1;
+        for hour in 0..hours {
+            let started_at = at(hour * 3600);
+            journal
+                .append(&line(&hour.to_string(), started_at), at(20_000))
+                .unwrap();
+        }
+        // The first of them is not open any more.
+        journal.sync().unwrap();
+        drop(journal);
+        disk.restart(Death::PowerFailure);
+        let journal = open(2);
+        for hour in 0..hours {
+            assert!(
+                journal.has(&line(&hour.to_string(), at(hour * 3600))),
+                "{seed} {hour}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_crash_loses_nothing_but_a_torn_line() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path(), 1);
@@ -183,10 +222,16 @@ fn only_the_last_traces_of_an_earlier_process_are_known() {
     }
     let key = journal.ready().last().unwrap().key.clone();
     drop(journal);
-    let many: Vec<_> = (0..MAX_EARLIER)
+    // Only what lines are known by: there are many.
+    let sample = &line("", at(0)).steps[0];
+    let step = serde_json::json!({"request": sample.request, "ended_at": sample.ended_at});
+    let many: Vec<_> = (0..earlier::MAX_LINES)
         .map(|number| {
             let at = at(0).rfc3339();
-            format!(r#"{{"trace_id":"{number}","started_at":"{at}","ended_at":"{at}"}}"#) + "\n"
+            let object = r#"{"key":"","state":"stored","bytes":1}"#;
+            format!(
+                r#"{{"trace_id":"{number}","started_at":"{at}","ended_at":"{at}","steps":[{step}],"object":{object}}}"#
+            ) + "\n"
         })
         .collect();
     let key = IndexKey {
@@ -196,9 +241,9 @@ fn only_the_last_traces_of_an_earlier_process_are_known() {
     fs::write(FileKind::Lines.path(folder.path(), &key), many.concat()).unwrap();
     let journal = open(folder.path(), 2);
     let has = |trace: &str| journal.has(&line(trace, at(0)));
-    assert!(has("0") && has(&(MAX_EARLIER - 1).to_string()));
+    assert!(has("0") && has(&(earlier::MAX_LINES - 1).to_string()));
     assert!(!has("first") && !has("second"));
-    assert_eq!(journal.earlier.len(), MAX_EARLIER);
+    assert!(journal.earlier.is_full());
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::*;
 /// What happens to one of two writers.
 #[derive(Clone, Debug)]
 enum Act {
-    /// A trace, when it began, how many steps.
-    Append(u8, i64, usize),
+    /// A trace, when it began, how many steps, which revision.
+    Append(u8, i64, usize, u32),
     /// One of the lines before, as after a crash.
     AppendAgain(prop::sample::Index),
     Wait(i64),
@@ -25,7 +25,8 @@ fn act() -> impl Strategy<Value = Act> {
     // Mostly in one hour, sometimes in one of six.
     let begun = prop_oneof![3 => 0..3_600_i64, 1 => 0..21_600_i64];
     prop_oneof![
-        12 => (any::<u8>(), begun, 1..4_usize).prop_map(|(t, at, s)| Act::Append(t % 40, at, s)),
+        12 => (any::<u8>(), begun, 1..4_usize, 0..3_u32)
+            .prop_map(|(trace, at, steps, revision)| Act::Append(trace % 40, at, steps, revision)),
         2 => any::<prop::sample::Index>().prop_map(Act::AppendAgain),
         2 => (1..90_i64).prop_map(Act::Wait),
         2 => Just(Act::Store),
@@ -47,16 +48,10 @@ impl Model {
             traces.entry(trace).or_default().push((*written, line));
         }
         let mut given = Vec::new();
-        for lines in traces.values() {
-            let is_stood_for = |written, line: &Line| {
-                let mut others = lines.iter();
-                others
-                    .any(|(later, other)| *later > written && other.steps.len() >= line.steps.len())
-            };
-            let alone = lines
-                .iter()
-                .filter(|(written, line)| !is_stood_for(*written, line));
-            given.extend(alone.map(|(written, line)| (line.started_at, *written, *line)));
+        for lines in traces.into_values() {
+            let rank = |(written, line): &(_, &Line)| (line.revision, line.steps.len(), *written);
+            let (written, line) = lines.into_iter().max_by_key(rank).unwrap();
+            given.push((line.started_at, written, line));
         }
         given.sort_by_key(|(started_at, written, _)| (*started_at, *written));
         given
@@ -77,7 +72,12 @@ impl Writer {
     fn start(folder: PathBuf, starts: &mut i64) -> Self {
         *starts += 1;
         let instance = InstanceName::new("pod", Timestamp::from_nanos(*starts));
-        let journal = IndexJournal::open(folder.clone(), instance).unwrap();
+        let journal = IndexJournal::open(
+            std::sync::Arc::new(crate::disk::LocalDisk),
+            folder.clone(),
+            instance,
+        )
+        .unwrap();
         Self {
             folder,
             start: *starts,
@@ -118,9 +118,10 @@ proptest! {
         for (number, (is_first, act)) in acts.into_iter().enumerate() {
             let writer = &mut writers[usize::from(is_first)];
             let appended = match act {
-                Act::Append(trace, begun, steps) => {
+                Act::Append(trace, begun, steps, revision) => {
                     let mut line = with_steps(line(&trace.to_string(), at(begun)), steps);
                     line.object.bytes = number as u64;
+                    line.revision = revision;
                     Some(line)
                 }
                 Act::AppendAgain(which) if !model.0.is_empty() => {

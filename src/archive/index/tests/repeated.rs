@@ -26,13 +26,104 @@ async fn the_whole_takes_the_place_of_a_part() {
     assert_eq!(lines(&archive, Query::default()).await, [whole]);
 }
 
+/// The same as a part that arrived late: its pipeline began elsewhere.
+fn late(mut line: Line) -> Line {
+    for (step, index) in line.steps.iter_mut().zip(2..) {
+        step.index = index;
+    }
+    line
+}
+
+fn revised(mut line: Line, revision: u32) -> Line {
+    line.revision = revision;
+    line
+}
+
 #[tokio::test]
-async fn a_late_part_is_given_beside_what_it_belongs_to() {
+async fn of_parts_that_were_never_merged_the_larger_one_is_given() {
     let archive = in_memory();
     let most = with_steps(line("a", at(0)), 3);
-    let rest = line("a", at(5));
+    let rest = late(line("a", at(5)));
     put(&archive, &key(at(0), 1, 1), batch([&most, &rest])).await;
-    assert_eq!(lines(&archive, Query::default()).await, [rest, most]);
+    assert_eq!(lines(&archive, Query::default()).await, [most]);
+}
+
+#[tokio::test]
+async fn the_highest_revision_replaces_lines_that_were_written_later_or_have_more_steps() {
+    let archive = in_memory();
+    let [first, second] = [1, 2].map(|revision| revised(line("a", at(0)), revision));
+    let more_steps = with_steps(line("a", at(0)), 5);
+    put(
+        &archive,
+        &key(at(0), 1, 1),
+        batch([&second, &first, &more_steps]),
+    )
+    .await;
+    let found = lines(&archive, Query::default()).await;
+    assert_eq!(found, std::slice::from_ref(&second));
+    let by_status = Query {
+        statuses: vec![Status::Error],
+        ..Query::default()
+    };
+    let mut failed = line("a", at(5));
+    failed.status = Status::Error;
+    put(&archive, &key(at(0), 2, 1), batch([&failed])).await;
+    assert_eq!(lines(&archive, by_status).await, []);
+    assert_eq!(lines(&archive, Query::default()).await, [second]);
+}
+
+#[tokio::test]
+async fn a_line_without_a_revision_is_the_first() {
+    let archive = in_memory();
+    let old = with_steps(line("a", at(0)), 5);
+    let mut text = serde_json::to_value(&old).unwrap();
+    text.as_object_mut().unwrap().remove("revision").unwrap();
+    let mut text = text.to_string().into_bytes();
+    text.push(b'\n');
+    put(&archive, &key(at(0), 1, 1), compressed(&text)).await;
+    assert_eq!(lines(&archive, Query::default()).await, [old]);
+    let merged = revised(line("a", at(0)), 1);
+    put(&archive, &key(at(0), 2, 1), batch([&merged])).await;
+    assert_eq!(lines(&archive, Query::default()).await, [merged]);
+}
+
+#[tokio::test]
+async fn a_late_part_of_the_next_hour_is_given_only_if_nothing_stands_for_it() {
+    let hour = 3600;
+    let part = with_steps(line("a", at(hour - 1)), 2);
+    let rest = late(line("a", at(hour + 1)));
+    let other = line("b", at(hour));
+    let alone = late(line("c", at(hour + 2)));
+    let larger = late(with_steps(line("a", at(hour + 1)), 3));
+    for (rest, expected) in [(&rest, ["c", "b", "a"]), (&larger, ["c", "a", "b"])] {
+        let archive = in_memory();
+        put(&archive, &key(at(0), 1, 1), batch([&part])).await;
+        let after = batch([rest, &other, &alone]);
+        put(&archive, &key(at(hour), 1, 2), after).await;
+        assert_eq!(traces(&archive, Query::default()).await, expected);
+        // The line that stands for it began before.
+        let since = Query {
+            since: Some(at(hour)),
+            ..Query::default()
+        };
+        let within = expected
+            .iter()
+            .filter(|trace| **trace != "a" || rest.steps.len() > 2);
+        assert!(traces(&archive, since).await.iter().eq(within));
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_was_stored_long_before_a_late_one_stands_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = with_steps(line("a", at(0)), 2);
+    let rest = late(line("a", at(200)));
+    for (sequence, line, stored_at) in [(1, &part, 10), (2, &rest, 210)] {
+        let key = key(at(0), 1, sequence);
+        put_at(folder.path(), &key, batch([line]), at(stored_at)).await;
+    }
+    let archive = on_disk(folder.path());
+    assert_eq!(lines(&archive, Query::default()).await, [part]);
 }
 
 #[tokio::test]

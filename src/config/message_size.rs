@@ -1,0 +1,98 @@
+//! How large a message may be, and how many bytes of messages may be in memory at once.
+//!
+//! Invariant: what is received takes at most a quarter of the memory limit. The rest is for what is
+//! made of a message afterwards, which takes up to twice its size, and for everything else.
+
+use super::show_bytes;
+
+/// What the log can hold in one record.
+const MAX_MESSAGE_BYTES: u64 = 1 << 30;
+/// Needs 128 MiB of memory, the limit that the program is made for.
+const DEFAULT_MESSAGE_BYTES: u64 = 32 << 20;
+/// Of the memory limit.
+const SHARE: u64 = 4;
+/// Two messages of a usual size, at least.
+const MIN_IN_MEMORY_BYTES: u64 = 8 << 20;
+
+/// What may be received.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct MessageLimits {
+    pub(super) max_bytes: usize,
+    /// Of all messages that are being received. A larger message passes on its own.
+    pub(super) in_memory_bytes: usize,
+    pub(super) warning: Option<String>,
+}
+
+impl MessageLimits {
+    /// The limits, or why a message can't be so large. `memory` is the memory limit, if there is
+    /// one.
+    pub(super) fn check(max_bytes: u64, memory: Option<u64>) -> Result<Self, String> {
+        if !(1..=MAX_MESSAGE_BYTES).contains(&max_bytes) {
+            return Err("this must be between 1 byte and 1GiB".to_owned());
+        }
+        let mut warning = None;
+        if let Some(memory) = memory.filter(|memory| *memory / SHARE < max_bytes) {
+            let [needed, has, fits] = [max_bytes * SHARE, memory, memory / SHARE].map(show_bytes);
+            let problem = format!(
+                "messages of {} need a memory limit of {needed}, and the container has {has}; raise \
+                 the container's limit, or set --max-recv-msg-size to {fits} or less",
+                show_bytes(max_bytes)
+            );
+            // NOTE: the default must not keep a sidecar with less memory from starting.
+            if max_bytes > DEFAULT_MESSAGE_BYTES {
+                return Err(problem);
+            }
+            warning = Some(problem);
+        }
+        let share = memory.map_or(u64::MAX, |memory| memory / SHARE);
+        let in_memory = DEFAULT_MESSAGE_BYTES
+            .max(max_bytes)
+            .min(share)
+            .max(MIN_IN_MEMORY_BYTES);
+        let bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        Ok(Self {
+            max_bytes: bytes(max_bytes),
+            in_memory_bytes: bytes(in_memory),
+            warning,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn check(max_mib: u64, memory_mib: Option<u64>) -> Result<(usize, bool), String> {
+        let memory = memory_mib.map(|mib| mib * MIB);
+        let limits = MessageLimits::check(max_mib * MIB, memory)?;
+        assert_eq!(limits.max_bytes as u64, max_mib * MIB);
+        Ok((limits.in_memory_bytes >> 20, limits.warning.is_some()))
+    }
+
+    #[test]
+    fn the_default_fits_the_memory_limit_that_the_program_is_made_for() {
+        assert_eq!(check(32, Some(128)), Ok((32, false)));
+        assert_eq!(check(4, Some(128)), Ok((32, false)));
+        assert_eq!(check(32, None), Ok((32, false)));
+    }
+
+    #[test]
+    fn larger_messages_need_more_memory() {
+        let problem = check(33, Some(128)).unwrap_err();
+        for word in ["33.0 MiB", "132.0 MiB", "128.0 MiB", "32.0 MiB"] {
+            assert!(problem.contains(word), "{word} is not in {problem}");
+        }
+        assert_eq!(check(64, Some(256)), Ok((64, false)));
+        assert_eq!(check(1024, None), Ok((1024, false)));
+        check(1025, None).unwrap_err();
+    }
+
+    #[test]
+    fn less_memory_is_a_warning_and_less_is_received_at_once() {
+        assert_eq!(check(32, Some(64)), Ok((16, true)));
+        assert_eq!(check(8, Some(64)), Ok((16, false)));
+        assert_eq!(check(32, Some(16)), Ok((8, true)));
+    }
+}

@@ -1,0 +1,118 @@
+//! Finds Secrets in YAML, and in templates of YAML, which are not quite YAML.
+//!
+//! No parser reads a template, so this goes by lines and indentation, as people write manifests:
+//!
+//! - the values of `data` of anything whose `kind` is a Secret or like one, and of `stringData`;
+//! - in a manifest, what would go from JSON: literal values of keys that name a secret, or beside a
+//!   name that does, `credentials` and `connectionDetails`.
+//!
+//! Invariant: if a Secret stands in a way that this doesn't understand (flow style, aliases, tabs,
+//! quotes that don't close, …), or something that would go is in JSON that isn't read, the whole
+//! text is withheld. A text that is no manifest, and has no JSON in it, stays.
+
+mod blocks;
+mod flow;
+mod inside;
+mod lines;
+mod members;
+mod outline;
+mod place;
+
+pub(super) use self::inside::has_named_key;
+use self::{
+    inside::{ends_of_pairs, has_data, has_pair, has_secret_type},
+    lines::Lines,
+    outline::Outline,
+    place::What,
+};
+use super::{
+    Rules,
+    edits::{Edit, Form, TooMany},
+    embedded::Inside,
+};
+
+/// What can't be understood.
+#[derive(Debug)]
+enum Unsure {
+    /// Whether there is a Secret, or where its data ends.
+    Secret,
+    /// Where a value that goes by its key ends, or it is one of too many.
+    Value,
+}
+
+impl From<TooMany> for Unsure {
+    fn from(_: TooMany) -> Self {
+        Self::Value
+    }
+}
+
+/// A value that may have to go.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    /// Behind the colon of its key.
+    start: usize,
+    end: usize,
+    /// That of its key.
+    column: usize,
+    /// How many mappings it is in.
+    depth: usize,
+    what: What,
+    form: Form,
+}
+
+/// The values to redact in a text that is not JSON.
+pub(super) fn find_secret_values(text: &str, rules: &Rules) -> Inside {
+    let has_kind = text.contains("kind");
+    let may_hold_secret = (has_kind && text.contains("Secret"))
+        || text.contains("stringData")
+        || has_secret_type(text);
+    let may_be_manifest = has_kind && text.contains("apiVersion");
+    if !may_hold_secret && !may_be_manifest {
+        return if has_pair(text, rules) {
+            Inside::Withhold
+        } else {
+            Inside::Nothing
+        };
+    }
+    let (edits, is_manifest) = match find(text, rules) {
+        Ok(found) => found,
+        Err(Unsure::Secret) if !may_hold_secret || !has_data(text) => (Vec::new(), false),
+        Err(_) => return Inside::Withhold,
+    };
+    if !is_manifest && has_pair_outside(text, rules, &edits) {
+        return Inside::Withhold;
+    }
+    if edits.is_empty() {
+        Inside::Nothing
+    } else {
+        Inside::Edits(edits)
+    }
+}
+
+/// What goes, and whether the text is a manifest.
+fn find(text: &str, rules: &Rules) -> Result<(Vec<Edit>, bool), Unsure> {
+    // Other line breaks of YAML are rare enough not to be understood.
+    let has_other_breaks = text.contains(['\u{85}', '\u{2028}', '\u{2029}']);
+    let ends_line = |(at, _): (usize, &str)| text.as_bytes().get(at + 1) == Some(&b'\n');
+    if has_other_breaks || !text.match_indices('\r').all(ends_line) {
+        return Err(Unsure::Secret);
+    }
+    let mut outline = Outline::new(text, rules);
+    for line in Lines::new(text, 0, text.len()) {
+        outline.take(line)?;
+    }
+    outline.end_document();
+    Ok((outline.edits()?, outline.is_manifest()))
+}
+
+/// Whether there is more to redact in JSON than these places.
+fn has_pair_outside(text: &str, rules: &Rules, edits: &[Edit]) -> bool {
+    let mut edits = edits.iter().peekable();
+    ends_of_pairs(text, rules).any(|colon| {
+        while edits.next_if(|edit| edit.end <= colon + 1).is_some() {}
+        // The edit of a value begins right behind its colon, or behind a space.
+        let rest = text.get(colon + 1..).unwrap_or_default();
+        let value = colon + 1 + (rest.len() - rest.trim_ascii_start().len());
+        edits.peek().is_none_or(|edit| value < edit.start)
+    })
+}

@@ -1,0 +1,311 @@
+//! Quarantining: what the store will not have is moved out of the way, and comes back on command.
+//!
+//! Invariant: the index entry of an object is durable before the object moves, and says `queued`: the
+//! object is not in the store, and not lost. When it is stored after all, or lost, an entry of the
+//! next revision says so. A message at which the process died twice is skipped only once it is here.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Desk,
+    committing::is_disk_full,
+    dispatching::StoredIndex,
+    settling::{Awaiting, Waits},
+};
+use crate::{
+    archive::StoreError,
+    line::PayloadState,
+    metrics::{ObjectLoss, SpanLoss},
+    outbox::{Label, Note, ParcelId, Quarantinable, Quarantined, TraceBatches},
+    record::{Position, Record},
+};
+
+/// How often it is looked for what a person did to the quarantine.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// And whether something was removed from it by hand.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
+/// What is known of the quarantine.
+#[derive(Debug, Default)]
+pub(super) struct QuarantineWatch {
+    looked_at: Option<Instant>,
+    counted_at: Option<Instant>,
+    /// Files that somebody wants to be sent again and that can't be taken, as the log says.
+    untakeable: BTreeSet<u64>,
+    /// The log says that what does not fit can't be given up.
+    told_of_excess: bool,
+}
+
+impl Desk {
+    pub(super) fn note(&self, what: &str, error: &StoreError) -> Note {
+        Note {
+            what: what.to_owned(),
+            reason: format!("{error}: {}", error.detail()),
+            since: self.behind.clock.now(),
+        }
+    }
+
+    /// Its index entry and its spans say `queued`: it is not in the store, and not lost.
+    pub(super) fn quarantine_parcel(
+        &mut self,
+        parcel: ParcelId,
+        mut label: Label,
+        error: &StoreError,
+    ) -> io::Result<()> {
+        label.line.object.state = PayloadState::Queued;
+        let is_noted = self.behind.parcels.is_retried(parcel);
+        if !is_noted {
+            self.note_in_index(&mut label.line)?;
+            // NOTE: before the parcel moves. What is in quarantine is not noted again.
+            self.behind.index.sync()?;
+        }
+        let note = self.note(&label.line.object.key, error);
+        let quarantine = &self.behind.quarantine;
+        self.behind.parcels.set_aside(parcel, |path| {
+            quarantine.take(Quarantinable::Object, path, &note)
+        })?;
+        self.announce(Quarantinable::Object, &note);
+        if self.behind.parcels.is_left(parcel) {
+            // Its records may be in the log still.
+            self.behind.index.remember(&label.line);
+        }
+        self.settle_awaiting(parcel, &label);
+        self.give_up_excess();
+        Ok(())
+    }
+
+    /// Sets a record aside at which the process died twice.
+    pub(super) fn quarantine_record(&mut self, position: Position, record: &Record) {
+        let kept = self.keep_record(position, record);
+        self.behind.poison.hold(position, kept.is_ok());
+        if let Err(error) = kept {
+            tracing::warn!(
+                segment = position.segment.0,
+                offset = position.offset,
+                %error,
+                "cannot quarantine a message yet at which the process died; it is skipped"
+            );
+            return;
+        }
+        if let Err(error) = self.behind.follower.finish(&[position]) {
+            tracing::warn!(%error, "cannot note yet that a quarantined message is done");
+        }
+        self.release_poison(position);
+    }
+
+    fn keep_record(&mut self, position: Position, record: &Record) -> io::Result<()> {
+        let Position { segment, offset } = position;
+        let name = format!("{:020}-{offset}.message", segment.0);
+        let quarantine = &self.behind.quarantine;
+        // A process that died before it could note that the record is done.
+        if quarantine.has(&name) {
+            return Ok(());
+        }
+        let (kind, deaths) = (record.kind.as_str(), self.behind.poison.deaths_at(position));
+        let note = Note {
+            what: format!("{kind} at offset {offset} of segment {}", segment.0),
+            reason: format!("the process died {deaths} times while processing it"),
+            since: self.behind.clock.now(),
+        };
+        let what = Quarantinable::Message;
+        let mut kept = quarantine.put(what, &name, &record.message, &note);
+        if is_disk_full(&kept) && self.behind.reserve.release() {
+            kept = quarantine.put(what, &name, &record.message, &note);
+        }
+        kept?;
+        self.behind.metrics.record_quarantined();
+        self.behind.metrics.quarantined(what.kind());
+        tracing::error!(
+            segment = segment.0,
+            offset,
+            deaths,
+            "the process died at this message again and again; it is quarantined and skipped"
+        );
+        self.give_up_excess();
+        Ok(())
+    }
+
+    /// Tries again what could not be quarantined, or noted as done.
+    fn look_after_poison(&mut self) {
+        for (position, is_kept) in self.behind.poison.held() {
+            if is_kept {
+                self.release_poison(position);
+                continue;
+            }
+            match self.behind.follower.read(position) {
+                Ok(record) => self.quarantine_record(position, &record),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read a message that has to be quarantined");
+                }
+            }
+        }
+    }
+
+    /// Forgets a record once it would not come back.
+    fn release_poison(&mut self, position: Position) {
+        if !self.behind.follower.is_unlogged(position) {
+            self.behind.poison.release(position);
+        }
+    }
+
+    fn announce(&self, what: Quarantinable, note: &Note) {
+        self.behind.metrics.quarantined(what.kind());
+        tracing::warn!(
+            key = note.what,
+            reason = note.reason,
+            "the store refuses this upload; it is kept in the quarantine (spanplane quarantine ls)"
+        );
+    }
+
+    /// Moves a refused batch of the index to the quarantine.
+    pub(super) fn quarantine_index(&mut self, refused: StoredIndex, note: &Note) {
+        let quarantine = &self.behind.quarantine;
+        let moved = self.behind.index.set_aside(&refused.batch, |path| {
+            quarantine.take(Quarantinable::Index, path, note)
+        });
+        match moved {
+            Ok(()) => {
+                self.announce(Quarantinable::Index, note);
+                self.give_up_excess();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot move a refused batch to the quarantine yet");
+                self.stored_index.push(refused);
+            }
+        }
+    }
+
+    /// Keeps the quarantine within its limit, and takes back what is to be sent again.
+    pub(super) fn look_after_quarantine(&mut self) {
+        let now = self.instant();
+        let is_due = |last: Option<Instant>, every| {
+            last.is_none_or(|last| now.saturating_duration_since(last) >= every)
+        };
+        if is_due(self.watch.looked_at, LOOK_EVERY) {
+            self.watch.looked_at = Some(now);
+            self.look_after_poison();
+            self.take_back_retried();
+            self.give_up_excess();
+        }
+        let quarantine = &self.behind.quarantine;
+        if !quarantine.is_empty() && is_due(self.watch.counted_at, COUNT_EVERY) {
+            self.watch.counted_at = Some(now);
+            if let Err(error) = quarantine.look_again() {
+                tracing::warn!(%error, "cannot look into the quarantine");
+            }
+        }
+        self.behind.metrics.quarantine_holds(quarantine.bytes());
+    }
+
+    fn take_back_retried(&mut self) {
+        let retried = match self.behind.quarantine.retried() {
+            Ok(retried) => retried,
+            Err(error) => {
+                tracing::warn!(%error, "cannot look into the quarantine");
+                return;
+            }
+        };
+        let is_there = |id: &u64| retried.iter().any(|file| file.id == *id);
+        self.watch.untakeable.retain(is_there);
+        for file in retried {
+            let (path, name) = (&file.path, &file.name);
+            let taken = match (file.what, &self.behind.tracing) {
+                (Quarantinable::Object, _) => {
+                    let now = self.behind.clock.now();
+                    self.behind.parcels.take_back(path, now)
+                }
+                (Quarantinable::Index, _) => self.behind.index.take_back(path, name),
+                (Quarantinable::Spans, Some(tracing)) => tracing.batches.take_back(path, name),
+                // They wait until there is a collector. A message is only moved there by hand.
+                (Quarantinable::Spans, None) | (Quarantinable::Message, _) => continue,
+            };
+            match taken {
+                Ok(()) => {
+                    self.watch.untakeable.remove(&file.id);
+                    tracing::info!(id = file.id, "sending again what was in quarantine");
+                    self.behind.quarantine.release(&file);
+                }
+                Err(error) => {
+                    if self.watch.untakeable.insert(file.id) {
+                        tracing::warn!(
+                            id = file.id, %error,
+                            "cannot take a file out of quarantine; it stays there (spanplane \
+                             quarantine rm)"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn give_up_excess(&mut self) {
+        while let Some(file) = self.behind.quarantine.excess() {
+            let what = self.behind.quarantine.note(&file).map(|note| note.what);
+            match file.what {
+                Quarantinable::Object => {
+                    if let Err(error) = self.note_lost(&file) {
+                        // NOTE: it stays for as long: the index would say forever that it comes.
+                        if !std::mem::replace(&mut self.watch.told_of_excess, true) {
+                            tracing::warn!(
+                                id = file.id, %error,
+                                "the quarantine is full, and it can't be noted in the index what \
+                                 is given up; it stays until it can"
+                            );
+                        }
+                        return;
+                    }
+                    self.watch.told_of_excess = false;
+                    self.behind.metrics.object_lost(ObjectLoss::Refused);
+                }
+                Quarantinable::Index | Quarantinable::Message => {
+                    self.behind.metrics.object_lost(ObjectLoss::Refused);
+                }
+                Quarantinable::Spans => {
+                    let spans = TraceBatches::spans_of(&file.name);
+                    self.behind.metrics.spans_lost(SpanLoss::Refused, spans);
+                }
+            }
+            self.behind.quarantine.give_up(&file);
+            tracing::error!(
+                id = file.id,
+                kind = file.what.kind(),
+                what,
+                bytes = file.bytes,
+                "data is lost: the quarantine is full, and this was the oldest in it"
+            );
+        }
+    }
+
+    /// An object will never be in the store: the index and the next reconcile have to know.
+    /// Returns once the index does for certain.
+    fn note_lost(&mut self, file: &Quarantined) -> io::Result<()> {
+        let Some(mut label) = self.behind.quarantine.label(file) else {
+            return Ok(());
+        };
+        let history = &mut self.behind.history;
+        history.object_lost(&label.subject.identity(), label.fingerprint);
+        label.line.object.state = PayloadState::Dropped;
+        label.line.revision = label.line.revision.saturating_add(1);
+        self.note_in_index(&mut label.line)?;
+        // NOTE: before the object goes.
+        self.behind.index.sync()
+    }
+
+    /// Whoever waited for this upload waits no more.
+    pub(super) fn settle_awaiting(&mut self, parcel: ParcelId, label: &Label) {
+        let is_resolved = |awaiting: &mut Awaiting| awaiting.parcel == parcel;
+        let resolved: Vec<_> = self.awaiting.extract_if(.., is_resolved).collect();
+        for awaiting in resolved {
+            match awaiting.waits {
+                Waits::ForItsOwn => {
+                    self.settle_joined(&awaiting.line, &label.line, awaiting.ticket);
+                }
+                Waits::ForAnother => self.settle_again(awaiting, &label.line.object),
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The ledger against what the store and the collector have.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use futures_util::{FutureExt as _, TryStreamExt as _};
+use object_store::{ObjectStore as _, ObjectStoreExt as _, path::Path};
+use serde_json::Value;
+
+use super::world::{Acknowledged, World};
+use crate::{
+    archive::Compression,
+    ids::{OtelSpanId, OtelTraceId},
+    reconcile::PayloadHash,
+};
+
+/// Everything acknowledged is there, or is a message at which two processes died and is in quarantine,
+/// and nothing is noted twice. A reconcile that a crash or a late
+/// message split may have an entry, and where it could not be joined an object, for each part.
+pub(super) fn check(world: &World) {
+    let found = Found {
+        objects: objects(world),
+        entries: entries(world),
+        world,
+    };
+    found.check_objects();
+    let latest = found.check_entries();
+    let quarantined = world.quarantined();
+    let processed = |payload: &&Acknowledged| !quarantined.contains(&payload.message);
+    for payload in world.ledger.iter().filter(processed) {
+        found.check_payload(payload, latest.get(payload.trace_id.as_str()).copied());
+    }
+}
+
+/// What there is at the end.
+struct Found<'w> {
+    /// By key.
+    objects: BTreeMap<String, Value>,
+    entries: Vec<Value>,
+    world: &'w World,
+}
+
+impl Found<'_> {
+    /// No trace has two objects.
+    fn check_objects(&self) {
+        let mut keys: BTreeMap<&str, &str> = BTreeMap::new();
+        for (key, document) in &self.objects {
+            let trace_id = document["trace_id"].as_str().unwrap();
+            if let Some(other) = keys.insert(trace_id, key) {
+                panic!("two objects: {other}, {key}{}", self.about(trace_id));
+            }
+        }
+    }
+
+    /// No trace has two entries of one revision; returns those of the highest. Where the store
+    /// refused a part for a while, two parts may have been noted on their own before they were joined.
+    fn check_entries(&self) -> BTreeMap<&str, &Value> {
+        let mut latest: BTreeMap<&str, &Value> = BTreeMap::new();
+        let mut revisions = BTreeSet::new();
+        let mut twice = Vec::new();
+        for entry in &self.entries {
+            let trace_id = entry["trace_id"].as_str().unwrap();
+            if !revisions.insert((trace_id, revision_of(entry))) {
+                twice.push(entry);
+            }
+            let known = latest.entry(trace_id).or_insert(entry);
+            if revision_of(entry) > revision_of(known) {
+                *known = entry;
+            }
+        }
+        let was_refused = self.world.events.contains_key("refused");
+        for entry in twice {
+            let trace_id = entry["trace_id"].as_str().unwrap();
+            let is_latest = revision_of(entry) == revision_of(latest[trace_id]);
+            let is_same = |other: &&Value| *other == entry;
+            let is_repeated = self.entries.iter().filter(is_same).count() > 1;
+            assert!(
+                !is_latest && !is_repeated && was_refused,
+                "two entries of one revision{}",
+                self.about(trace_id)
+            );
+        }
+        latest
+    }
+
+    /// What was acknowledged is where the entry of the highest revision says, and has a span.
+    fn check_payload(&self, payload: &Acknowledged, entry: Option<&Value>) {
+        let trace_id = payload.trace_id.as_str();
+        let fail = |what: &str| -> ! { panic!("{what}: {payload:?}{}", self.about(trace_id)) };
+        let entry = entry.unwrap_or_else(|| fail("no entry"));
+        let mut steps = entry["steps"].as_array().unwrap().iter();
+        let step = steps.find(|step| step["span_id"] == payload.span_id.as_str());
+        let step = step.unwrap_or_else(|| fail("no step"));
+        let which = if payload.is_response {
+            "response"
+        } else {
+            "request"
+        };
+        let half = &step[which];
+        if half["sha256"] != payload.sha256.as_str() {
+            fail("not in the entry");
+        }
+        let document = self.objects.get(entry["object"]["key"].as_str().unwrap());
+        let document = document.unwrap_or_else(|| fail("no object"));
+        let stored = document.pointer(half["pointer"].as_str().unwrap());
+        let stored = stored.unwrap_or_else(|| fail("nothing at its pointer"));
+        if PayloadHash::of(stored.to_string().as_bytes()).to_string() != payload.sha256 {
+            fail("something else at its pointer");
+        }
+        let span = (
+            OtelTraceId::of(trace_id).to_string(),
+            OtelSpanId::of(&payload.span_id).to_string(),
+        );
+        if !self.world.spans.contains(&span) {
+            fail("no span");
+        }
+    }
+
+    /// Everything about a trace, for whoever has to find out what happened.
+    fn about(&self, trace_id: &str) -> String {
+        let World { seed, events, .. } = self.world;
+        let mut about = format!("\nseed {seed}: {events:?}\ntrace {trace_id}");
+        let of_trace = |value: &&Value| value["trace_id"] == trace_id;
+        let mut tell = |what: String, value: &Value| {
+            write!(about, "\n{what}").unwrap();
+            for step in value["steps"].as_array().unwrap() {
+                let has = |which: &'static str| if step[which].is_null() { "-" } else { which };
+                let (request, response) = (has("request"), has("response"));
+                write!(about, " [{} {request} {response}]", step["index"]).unwrap();
+            }
+        };
+        for entry in self.entries.iter().filter(of_trace) {
+            let (revision, object) = (revision_of(entry), &entry["object"]);
+            tell(
+                format!("entry {revision}: {} {object}", entry["status"]),
+                entry,
+            );
+        }
+        for (key, document) in &self.objects {
+            if of_trace(&document) {
+                tell(format!("object {key}"), document);
+            }
+        }
+        about
+    }
+}
+
+fn revision_of(entry: &Value) -> u64 {
+    entry["revision"].as_u64().unwrap_or_default()
+}
+
+/// Every reconcile's document, by key.
+fn objects(world: &World) -> BTreeMap<String, Value> {
+    let stored = stored(world, "v1/reconciles").into_iter();
+    stored
+        .map(|(key, document)| (key, serde_json::from_slice(&document).unwrap()))
+        .collect()
+}
+
+/// Every entry of the index.
+fn entries(world: &World) -> Vec<Value> {
+    let mut entries = Vec::new();
+    for (_, batch) in stored(world, "v1/index") {
+        let lines = batch.split(|byte| *byte == b'\n');
+        let lines = lines.filter(|line| !line.is_empty());
+        entries.extend(lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()));
+    }
+    entries
+}
+
+fn stored(world: &World, folder: &str) -> Vec<(String, Vec<u8>)> {
+    let store = &world.store.content;
+    let listed = store
+        .list(Some(&Path::from(folder)))
+        .try_collect::<Vec<_>>();
+    let listed = listed.now_or_never().unwrap().unwrap();
+    listed
+        .into_iter()
+        .map(|meta| {
+            let key = meta.location.to_string();
+            let object = store.get(&meta.location).now_or_never().unwrap().unwrap();
+            let bytes = object.bytes().now_or_never().unwrap().unwrap();
+            let content = Compression::of_key(&key).decode(&bytes, u64::MAX).unwrap();
+            (key, content)
+        })
+        .collect()
+}

@@ -1,0 +1,190 @@
+//! What outlives a process: the disk, the store, the collector, the time, and the ledger.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    path::Path as FilePath,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    load::{Load, Sent},
+    store::SimulatedStore,
+};
+use crate::{
+    disk::{
+        read_file,
+        simulated::{Death, SimulatedDisk},
+    },
+    outbox::Quarantine,
+    reconcile::PayloadHash,
+    record::RecordKind,
+    time::{Clock, Timestamp},
+};
+
+/// Where the clock stands at first, in seconds after the earliest time that it can be set to.
+pub(super) const MOST_BEHIND: u64 = 600;
+
+const QUARANTINE: &str = "data/quarantine";
+
+/// A payload that was acknowledged.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Acknowledged {
+    pub(super) trace_id: String,
+    pub(super) span_id: String,
+    pub(super) is_response: bool,
+    pub(super) sha256: String,
+    /// Of the message as it came.
+    pub(super) message: String,
+}
+
+impl Acknowledged {
+    pub(super) fn new(sent: &Sent) -> Self {
+        Self {
+            trace_id: sent.trace_id.clone(),
+            span_id: sent.span_id.clone(),
+            is_response: sent.kind == RecordKind::Response,
+            sha256: PayloadHash::of(&sent.payload).to_string(),
+            message: PayloadHash::of(&sent.record.message).to_string(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) seed: u64,
+    pub(super) random: fastrand::Rng,
+    pub(super) disk: SimulatedDisk,
+    pub(super) store: Arc<SimulatedStore>,
+    pub(super) clock: Arc<SimulatedClock>,
+    pub(super) load: Load,
+    /// What has to arrive.
+    pub(super) ledger: BTreeSet<Acknowledged>,
+    /// Acknowledged since the spool was last synced: a power failure may take it.
+    pub(super) unsynced: Vec<Acknowledged>,
+    /// The collector is away.
+    pub(super) is_collector_away: bool,
+    /// The store may refuse objects as such.
+    pub(super) may_refuse: bool,
+    /// The clock is set and calls to the disk fail, too.
+    pub(super) is_fickle: bool,
+    /// Spans that reached the collector, by trace and span id in hex.
+    pub(super) spans: BTreeSet<(String, String)>,
+    /// What happened, for messages of failing tests.
+    pub(super) events: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let disk = SimulatedDisk::with_seed(seed);
+        Self {
+            seed,
+            random: fastrand::Rng::with_seed(seed ^ 0x5eed),
+            store: Arc::new(SimulatedStore::new(disk.clone(), seed)),
+            clock: Arc::new(SimulatedClock::new()),
+            load: Load::new(seed),
+            disk,
+            ledger: BTreeSet::new(),
+            unsynced: Vec::new(),
+            is_collector_away: false,
+            may_refuse: env::var_os("SPANPLANE_SIMULATION_REFUSALS").is_some(),
+            is_fickle: true,
+            spans: BTreeSet::new(),
+            events: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn count(&mut self, event: &'static str) {
+        *self.events.entry(event).or_default() += 1;
+    }
+
+    pub(super) fn advance(&self, time: Duration) {
+        self.clock.advance(time);
+        self.disk.set_time(self.clock.now());
+    }
+
+    pub(super) fn acknowledge(&mut self, payload: Acknowledged) {
+        self.unsynced.push(payload.clone());
+        self.ledger.insert(payload);
+    }
+
+    /// The process is gone.
+    pub(super) fn die(&mut self, death: Death) {
+        self.disk.restart(death);
+        if death == Death::PowerFailure {
+            self.count("power failure");
+            for lost in self.unsynced.drain(..) {
+                self.ledger.remove(&lost);
+            }
+        }
+    }
+
+    /// No more faults; a person has sent again what was refused.
+    pub(super) fn heal(&mut self) {
+        self.disk.set_capacity(None);
+        self.disk.set_failing_reads(0);
+        self.disk.fail_next(&[]);
+        self.store.set_failing(0);
+        self.store.set_refusing(0);
+        self.is_collector_away = false;
+        let refused = Quarantine::list(&self.disk, FilePath::new(QUARANTINE)).unwrap();
+        for file in refused.iter().filter(|file| file.what.is_sendable()) {
+            self.count("refused");
+            Quarantine::retry(&self.disk, file).unwrap();
+        }
+    }
+
+    /// The messages that are in quarantine, by their hashes.
+    pub(super) fn quarantined(&self) -> BTreeSet<String> {
+        let kept = Quarantine::list(&self.disk, FilePath::new(QUARANTINE)).unwrap();
+        let messages = kept.iter().filter(|file| !file.what.is_sendable());
+        let contents = messages.map(|file| read_file(&self.disk, &file.path).unwrap().unwrap());
+        contents
+            .map(|message| PayloadHash::of(&message).to_string())
+            .collect()
+    }
+}
+
+/// Time that passes when a test says so, and a clock that may be set.
+#[derive(Debug)]
+pub(super) struct SimulatedClock {
+    began: Instant,
+    passed: Mutex<Duration>,
+    /// By how much it is ahead, in seconds.
+    ahead: AtomicU64,
+}
+
+impl SimulatedClock {
+    fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            passed: Mutex::default(),
+            ahead: AtomicU64::new(MOST_BEHIND),
+        }
+    }
+
+    /// Sets it to so much after its earliest time.
+    pub(super) fn set(&self, seconds: u64) {
+        self.ahead.store(seconds, Ordering::Relaxed);
+    }
+
+    fn advance(&self, time: Duration) {
+        *self.passed.lock().unwrap() += time;
+    }
+}
+
+impl Clock for SimulatedClock {
+    fn now(&self) -> Timestamp {
+        let began = Timestamp::from_parts(1_794_803_806, 0).unwrap();
+        let ahead = Duration::from_secs(self.ahead.load(Ordering::Relaxed));
+        began + ahead + *self.passed.lock().unwrap()
+    }
+
+    fn instant(&self) -> Instant {
+        self.began + *self.passed.lock().unwrap()
+    }
+}

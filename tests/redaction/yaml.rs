@@ -1,0 +1,264 @@
+//! Manifests in YAML, against a real YAML library: what it reads as the data of a Secret goes, and
+//! what it writes stays readable.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use proptest::{collection::vec, prelude::*};
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+use serde_norway::{Deserializer, Value as Yaml};
+use spanplane::redact::{REDACTED, Redactor};
+
+static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| Redactor::new::<&str>(&[], &[]).unwrap());
+
+/// A text as the redactor leaves it, in a string of a payload.
+fn redact(text: &str) -> String {
+    let payload = json!({"input": {"template": text}}).to_string();
+    let redacted = REDACTOR.redact(&Bytes::from(payload));
+    let clean: Value = serde_json::from_slice(redacted.payload.as_bytes()).unwrap();
+    let text = clean["input"]["template"].as_str().unwrap();
+    text.to_owned()
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof!["[ -~]{0,12}", "[a-z\n'\":#{}\\-]{0,16}", "[a-zé\n ]{0,40}"]
+}
+
+/// A map of values of a Secret, each with a canary.
+fn any_data() -> impl Strategy<Value = Value> {
+    let value = (any_text(), any_text()).prop_map(|(one, other)| format!("{one}canary{other}"));
+    prop::collection::btree_map("[a-zA-Z._-]{1,8}", value, 1..4).prop_map(|data| json!(data))
+}
+
+fn any_secret() -> impl Strategy<Value = Value> {
+    // A template's action stays in an annotation: it is no copy of anything.
+    let note = any_text().prop_filter("an action", |text| {
+        !text.contains("{{") && !text.contains("{%")
+    });
+    (any_data(), prop::option::of(any_data()), note).prop_map(|(data, string_data, note)| {
+        let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data,
+            "metadata": {"annotations": {"note": note}, "name": "x"}});
+        if let Some(string_data) = string_data {
+            secret["stringData"] = string_data;
+        }
+        secret
+    })
+}
+
+fn any_other() -> impl Strategy<Value = Value> {
+    (any_text(), any_text()).prop_map(|(one, other)| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": one, "b": [other]},
+            "spec": {"secretRef": {"name": "x"}}})
+    })
+}
+
+/// Documents as people write them.
+fn any_document() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any_secret(),
+        any_other(),
+        any_secret().prop_map(|secret| json!({"kind": "Object", "spec": {"manifest": secret}})),
+        (vec(any_secret(), 1..3), any_other()).prop_map(|(mut items, other)| {
+            items.push(other);
+            json!({"kind": "List", "items": items})
+        }),
+    ]
+}
+
+/// What has to be left of a document.
+fn expected(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let is_secret = members.get("kind").is_some_and(|kind| kind == "Secret");
+            let is_copy = |note: &Value| {
+                let note = note.as_str().unwrap_or_default();
+                note.contains(['{', '\\', '\n'])
+            };
+            let members = members.iter().map(|(key, value)| {
+                let is_data = is_secret && (key == "data" || key == "stringData");
+                let left = match value {
+                    Value::Object(data) if is_data => data
+                        .keys()
+                        .map(|key| (key.clone(), json!(REDACTED)))
+                        .collect(),
+                    value if is_secret && key == "metadata" => {
+                        let mut metadata = value.clone();
+                        if is_copy(&metadata["annotations"]["note"]) {
+                            metadata["annotations"]["note"] = json!(REDACTED);
+                        }
+                        metadata
+                    }
+                    value => expected(value),
+                };
+                (key.clone(), left)
+            });
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.iter().map(expected).collect(),
+        value => value.clone(),
+    }
+}
+
+/// All documents of a text, unless one of them isn't YAML.
+fn read(text: &str) -> Option<Vec<Yaml>> {
+    let documents = Deserializer::from_str(text).map(Yaml::deserialize);
+    documents.collect::<Result<_, _>>().ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn only_the_data_of_secrets_goes(documents in vec(any_document(), 1..4), crlf: bool) {
+        let texts = documents.iter().map(|document| serde_norway::to_string(document).unwrap());
+        let mut text = texts.collect::<Vec<_>>().join("---\n");
+        if crlf {
+            text = text.replace('\n', "\r\n");
+        }
+        let clean = redact(&text);
+        let holds_secret = documents.iter().any(|document| expected(document) != *document);
+        if !holds_secret {
+            prop_assert_eq!(clean, text);
+        } else if clean != REDACTED {
+            prop_assert!(!clean.contains("canary"), "{text}\nwas left as\n{clean}");
+            let left: Vec<Value> = Deserializer::from_str(&clean)
+                .map(|document| Value::deserialize(document).unwrap())
+                .collect();
+            let whole: Vec<_> = documents.iter().map(expected).collect();
+            prop_assert_eq!(left, whole, "{}\nwas left as\n{}", text, clean);
+        }
+    }
+}
+
+/// What a Secret may be written with, or something that looks like one.
+const FRAGMENTS: [&str; 46] = [
+    "kind: Secret",
+    "kind: Secret",
+    "kind: Secret",
+    "kind: ConfigMap",
+    "'kind': \"Secret\"",
+    "\"kind\" : Secret # c",
+    "kind:",
+    "Secret",
+    "kind: !!str Secret",
+    "kind: &k Secret",
+    "kind: *k",
+    "? kind",
+    ": Secret",
+    "data:",
+    "data:",
+    "data:",
+    "stringData:",
+    "\"data\":",
+    "data: {a: @}",
+    "data: {a: @,",
+    "data: |",
+    "data: &d",
+    "data: *d",
+    "data: [@]",
+    "data: \"@",
+    "a: @",
+    "b: @",
+    "c: '@'",
+    "d: \"@\" # c",
+    "e: |",
+    "f: >-",
+    "g: \"@",
+    "@\"",
+    "h: {i: @}",
+    "j: [@,",
+    "@]",
+    "@",
+    "@}",
+    "- kind: Secret",
+    "- data:",
+    "- a: @",
+    "- @",
+    "items:",
+    "spec:",
+    "# @",
+    "<<: *d",
+];
+
+/// Lines at random, each with a canary of its own where there is an `@`.
+fn any_lines() -> impl Strategy<Value = String> {
+    let fragment = prop::sample::select(&FRAGMENTS[..]);
+    let line = (
+        prop::sample::select(&[0_usize, 0, 0, 2, 2, 4][..]),
+        fragment,
+    );
+    (vec(line, 2..9), any::<bool>()).prop_map(|(lines, separated)| {
+        let mut text = String::new();
+        for (number, (indent, fragment)) in lines.into_iter().enumerate() {
+            let canary = format!("canary{number}");
+            text.push_str(&" ".repeat(indent));
+            text.push_str(&fragment.replace('@', &canary));
+            text.push('\n');
+            if separated && number == 3 {
+                text.push_str("---\n");
+            }
+        }
+        text
+    })
+}
+
+/// The strings in the data of Secrets, as the library reads it.
+fn secrets_in(value: &Yaml, in_secret: bool, in_data: bool, found: &mut Vec<String>) {
+    match value {
+        Yaml::String(text) if in_data => found.push(text.clone()),
+        Yaml::Sequence(items) => {
+            for item in items {
+                secrets_in(item, in_secret, in_data, found);
+            }
+        }
+        Yaml::Mapping(members) => {
+            let kind = members.get("kind").and_then(Yaml::as_str);
+            let in_secret = in_secret || kind.is_some_and(|kind| kind.contains("Secret"));
+            for (key, value) in members {
+                let key = key.as_str().unwrap_or_default();
+                let begins_data = (key == "data" && in_secret) || key == "stringData";
+                secrets_in(value, in_secret, in_data || begins_data, found);
+            }
+        }
+        Yaml::Tagged(tagged) => secrets_in(&tagged.value, in_secret, in_data, found),
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 1_000_000, ..ProptestConfig::with_cases(3_000) })]
+
+    #[test]
+    fn what_yaml_reads_as_data_of_a_secret_goes(text in any_lines()) {
+        let documents = read(&text);
+        prop_assume!(documents.is_some());
+        let mut secrets = Vec::new();
+        for mut document in documents.unwrap() {
+            // A merge that can't be done leaves the rest to look at.
+            let merged = document.apply_merge();
+            prop_assume!(merged.is_ok());
+            secrets_in(&document, false, false, &mut secrets);
+        }
+        let clean = redact(&text);
+        for secret in secrets {
+            for canary in secret.split(|other: char| !other.is_ascii_alphanumeric()) {
+                let stays = canary.starts_with("canary") && clean.contains(canary);
+                prop_assert!(!stays, "{canary} stays in\n{text}\nwas left as\n{clean}");
+            }
+        }
+    }
+}
+
+/// What the property above has found.
+#[test]
+fn what_once_stayed_goes() {
+    for text in [
+        "j: [canary0,\nstringData:\ncanary2]\n",
+        "data:\n  data: {a: canary1}\nkind: ConfigMap\n  Secret\n",
+        "data:\n  a: canary1\nkind: a\n  b\n  Secret\n",
+    ] {
+        let clean = redact(text);
+        assert!(!clean.contains("canary"), "{text}\nwas left as\n{clean}");
+    }
+}
