@@ -1,5 +1,6 @@
 """What runs in a cluster: Crossplane's chart with our values, and a provider with our runtime config."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -61,6 +62,32 @@ def shared_mount(one, other):
     return shared
 
 
+def disk_limits(program, environment):
+    """What the program takes of the disk at most with these variables, and without the store that they name."""
+    for left_out in (None, "SPANPLANE_STORE"):
+        with tempfile.TemporaryDirectory() as folder:
+            variables = {name: value for name, value in environment.items() if name != left_out}
+            variables |= {"PIPELINE_INSPECTOR_SOCKET": f"{folder}/socket", "SPANPLANE_METRICS_ADDRESS": "none"}
+            variables |= {"SPANPLANE_VIEWER_ADDRESS": "none", "SPANPLANE_LOG_FORMAT": "json", "SHUTDOWN_TIMEOUT": "10ms"}
+            with subprocess.Popen([program], env=variables, stderr=subprocess.PIPE, text=True) as running:
+                lines = (json.loads(line) for line in running.stderr)
+                yield next(line for line in lines if line["message"] == "listening")
+                running.terminate()
+                running.communicate()
+
+
+def check_sizes(program, environment, volume):
+    """A pod that takes more than its volume may is evicted, and what was in the volume is gone."""
+    most = size(environment["SPANPLANE_DATA_MAX_BYTES"])
+    assert most <= volume * 15 // 16, (most, volume)
+    with_chart, by_default = list(disk_limits(program, environment)), list(disk_limits(program, {}))
+    for limits in with_chart + by_default:
+        together = limits["spool_max_bytes"] + limits.get("retention_bytes", 0)
+        assert together < volume, (limits, volume)
+    for limits in with_chart:
+        assert limits["spool_max_bytes"] + limits.get("retention_bytes", 0) >= most * 9 // 10, limits
+
+
 def check_sidecar(program, release):
     """Crossplane finds it, it can start, and it stays within its limits."""
     socket = default_of(program, "socket-path")
@@ -70,7 +97,7 @@ def check_sidecar(program, release):
     assert str(pathlib.Path(socket).parent) == path, path
     environment = {each["name"]: each["value"] for each in release.sidecar["env"]}
     (folder,) = [each["emptyDir"] for each in release.pod["spec"]["volumes"] if each["name"] == volume]
-    assert size(folder["sizeLimit"]) > size(environment["SPANPLANE_SPOOL_MAX_BYTES"]), folder
+    check_sizes(program, environment, size(folder["sizeLimit"]))
 
     with open(ROOT / "Cargo.toml", "rb") as file:
         version = tomllib.load(file)["package"]["version"]

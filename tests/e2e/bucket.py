@@ -9,7 +9,8 @@ from servers import BUCKET, PREFIX, ROOT
 from stack import unpacked
 
 # What the rules of redaction cover; see the captures' README for where each one stands.
-COVERED = {"stringdata", "data", "object-stringdata", "object-data", "required-lastapplied", "credentials", "mr-connection", "xr-connection"}
+COVERED = {"stringdata", "data", "object-stringdata", "object-data", "required-lastapplied", "credentials", "mr-connection", "xr-connection",
+           "mr-spec", "xr-spec", "xr-status", "context", "input"}
 
 
 def check_bucket(stack):
@@ -18,7 +19,7 @@ def check_bucket(stack):
         assert found["ContentType"] == "application/json" and found["ContentEncoding"] == "zstd", found
         text = unpacked(body).decode()
         document = json.loads(text)
-        assert found["Metadata"]["trace-id"] == document["trace_id"], key
+        assert found["Metadata"]["trace_id"] == document["trace_id"], key
         assert document["v"] == 1 and document["trace_id"] in key, key
         kinds[document["subject"]["kind"]] += 1
         everything.append(text)

@@ -1,0 +1,58 @@
+//! Every acknowledged step has a span, and what spans say about the store is true.
+
+use std::collections::HashMap;
+
+use spanplane::{
+    ids::{OtelSpanId, OtelTraceId},
+    reconcile::PayloadHash,
+};
+
+use super::bucket::Bucket;
+use crate::{
+    collector::{Claim, Spans},
+    ledger::Sent,
+    problems::{Problem, Problems},
+};
+
+pub(super) fn check(
+    traces: &HashMap<String, Vec<Sent>>,
+    spans: &Spans,
+    bucket: &Bucket,
+    problems: &mut Problems,
+) {
+    for (trace_id, messages) in traces {
+        let trace = OtelTraceId::of(trace_id).0.to_vec();
+        let mut missing: Vec<_> = messages
+            .iter()
+            .filter(|sent| sent.is_acknowledged)
+            .map(|sent| &sent.span_id)
+            .filter(|span_id| {
+                let span = OtelSpanId::of(span_id).0.to_vec();
+                !spans.ids.contains(&(trace.clone(), span))
+            })
+            .collect();
+        missing.dedup();
+        for span_id in missing {
+            problems.add(Problem::MissingSpan, format!("{trace_id} {span_id}"));
+        }
+    }
+    for (claim, by) in &spans.claims {
+        let Claim {
+            key,
+            pointer,
+            sha256,
+        } = claim;
+        let Some(object) = bucket.objects.get(key) else {
+            problems.add(Problem::FalseClaim, format!("{by}: {key} does not exist"));
+            continue;
+        };
+        // NOTE: a payload may have moved within its object since, when a late part joined it.
+        let hash = PayloadHash::parse(sha256);
+        if !object.payloads.values().any(|stored| Some(*stored) == hash) {
+            problems.add(
+                Problem::FalseClaim,
+                format!("{by}: {key} does not hold {sha256}, said to be at {pointer}"),
+            );
+        }
+    }
+}
