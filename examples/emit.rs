@@ -25,6 +25,16 @@ struct Args {
     /// How long to wait for an answer; Crossplane waits 100ms
     #[arg(long, default_value = "100ms", value_parser = parse_duration)]
     deadline: Duration,
+    /// Name of this run: the ids of messages are made from those recorded and from this, so that a
+    /// run that is emitted in parts stays one [default: the time]
+    #[arg(long)]
+    run: Option<String>,
+    /// Leave out this many messages of each capture
+    #[arg(long, default_value_t = 0)]
+    skip: usize,
+    /// Emit at most this many messages of each capture
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    take: usize,
     /// The sidecar's socket
     socket: PathBuf,
     /// Files such as those in tests/fixtures/captures
@@ -49,8 +59,10 @@ async fn main() -> anyhow::Result<()> {
         let compressed =
             std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let (mut taken, mut refused) = (0, 0);
-        let mut replay = Replay::new(SystemClock.now().to_string());
-        for record in read_capture(&compressed)? {
+        let run = args.run.clone();
+        let mut replay = Replay::new(run.unwrap_or_else(|| SystemClock.now().to_string()));
+        let records = read_capture(&compressed)?.into_iter();
+        for record in records.skip(args.skip).take(args.take) {
             let (wait, message) = replay.next(&record, SystemClock.now());
             let message = match args.layout {
                 Layout::Shipped => message,

@@ -2,13 +2,15 @@
 set variable store = 's3://bucket/prefix';
 
 with reconciles as (
-  select subject, changed, flapping
   from read_json(getvariable('store') || '/v1/index/*/*/*.jsonl.zst',
     columns = {
+      trace_id: 'varchar', revision: 'bigint', ended_at: 'timestamptz', steps: 'json[]',
       subject: 'struct(kind varchar, namespace varchar, name varchar, composition varchar)',
       changed: 'boolean',
       flapping: 'struct(resource varchar, field varchar)[]'
     })
+  -- a reconcile that was split has an entry for each revision; the last one is complete
+  qualify row_number() over (partition by trace_id order by coalesce(revision, 0) desc, len(steps) desc, ended_at desc) = 1
 )
 select subject.kind as kind, subject.namespace as namespace, subject.name as name, subject.composition as composition,
   count(*) as reconciles,

@@ -1,10 +1,16 @@
 -- Where does the time of my reconciles go?
 set variable store = 's3://bucket/prefix';
 
-with calls as (
-  select unnest(steps, max_depth := 2)
+with reconciles as (
   from read_json(getvariable('store') || '/v1/index/*/*/*.jsonl.zst',
-    columns = {steps: 'struct("function" varchar, duration_ms double)[]'})
+    columns = {
+      trace_id: 'varchar', revision: 'bigint', ended_at: 'timestamptz',
+      steps: 'struct("function" varchar, duration_ms double)[]'
+    })
+  -- a reconcile that was split has an entry for each revision; the last one is complete
+  qualify row_number() over (partition by trace_id order by coalesce(revision, 0) desc, len(steps) desc, ended_at desc) = 1
+), calls as (
+  select unnest(steps, max_depth := 2) from reconciles
 )
 select "function", count(*) as calls,
   round(median(duration_ms), 1) as median_ms,
