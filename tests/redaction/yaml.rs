@@ -257,6 +257,7 @@ fn what_once_stayed_goes() {
         "j: [canary0,\nstringData:\ncanary2]\n",
         "data:\n  data: {a: canary1}\nkind: ConfigMap\n  Secret\n",
         "data:\n  a: canary1\nkind: a\n  b\n  Secret\n",
+        "kind: Secret\nstringData:\n  a: |2-\n\n    {{canary}}\n",
     ] {
         let clean = redact(text);
         assert!(!clean.contains("canary"), "{text}\nwas left as\n{clean}");

@@ -103,15 +103,15 @@ impl<'t, 'r> Outline<'t, 'r> {
             self.end = line.end;
             return Ok(());
         }
-        if line.is_blank() || line.is_action() {
+        if line.is_blank() {
             return Ok(());
         }
         if line.is_separator() {
             self.end_document();
             return Ok(());
         }
-        if line.is_comment() {
-            // It ends nothing, but may belong to the values that it is indented below.
+        if line.is_comment() || line.is_action() {
+            // It ends nothing, but may belong to the values that it is indented below: a block of text may look like either.
             if self.is_below_value(line.column) {
                 self.end = line.end;
             }
