@@ -8,12 +8,11 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import urllib.error
 
 import azure.storage.blob
 import zstandard
 
-from machine import Ports, Process, eventually, get
+from machine import Ports, Process, eventually, get, readiness
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CAPTURES = [ROOT / f"tests/fixtures/captures/{name}.jsonl.zst" for name in ("network", "dropper", "requirements", "broken", "steady-start", "steady-idle")]
@@ -56,12 +55,6 @@ class Sidecar:
 
     def emit(self):
         subprocess.run([os.environ["EMIT"], "--deadline", "30s", self.folder / "socket", *CAPTURES], check=True, stdout=subprocess.DEVNULL)
-
-    def readiness(self):
-        try:
-            return 200, get(self.url + "/readyz")
-        except urllib.error.HTTPError as answer:
-            return answer.code, answer.read().decode()
 
     def metric(self, name):
         """The sum over all labels."""
@@ -138,13 +131,13 @@ def main(work):
     sidecar.emit()
     expected = payloads_in_captures()
     eventually("the refusal is told", lambda: sidecar.metric("store_refused") == 1)
-    code, text = sidecar.readiness()
+    code, text = readiness(sidecar.url)
     assert code == 503 and "store refused (bucket_missing)" in text and "create the bucket" in text, text
     health = sidecar.ask("health", "--data-dir", str(sidecar.folder / "data"))
     assert "✗  writing to the store" in health.stdout and "refused since" in health.stdout, health
     container.create_container()
     eventually("what waited is stored", lambda: sidecar.metric("outbox_bytes") == 0 and sidecar.metric("spool_oldest_record_age_seconds") == 0, 300)
-    code, text = sidecar.readiness()
+    code, text = readiness(sidecar.url)
     assert code == 200, text
     log = sidecar.stop()
     assert "the bucket does not exist" in log and "the store can be written to" in log, log
@@ -160,7 +153,7 @@ def main(work):
 
     stranger = Sidecar(work, "stranger", endpoint, key=base64.b64encode(b"another key").decode())
     eventually("the refusal is told", lambda: stranger.metric("store_refused") == 1)
-    code, text = stranger.readiness()
+    code, text = readiness(stranger.url)
     assert code == 503 and "store refused (not_authenticated)" in text, text
     stranger.stop()
     say("a missing container and a wrong key are told as such, and a check that is there is left alone")

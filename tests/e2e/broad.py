@@ -58,11 +58,14 @@ def play_without_bucket(stack):
     eventually("something is acknowledged", lambda: stack.metric("messages_acknowledged_total") > 50)
     eventually("the missing bucket is noticed", lambda: stack.metric("store_failures_total") > 0)
     assert stack.metric("objects_stored_total") == 0 and stack.metric("objects_dropped_total") == 0
+    status, reason = stack.readiness()
+    assert status == 503 and "bucket" in reason, (status, reason)
     eventually("Jaeger has a Lookup whose payloads are queued", lambda: "queued" in payload_states(stack, "Lookup"))
     assert payload_states(stack, "Lookup") == {"queued"}
     stack.store.client.create_bucket(Bucket=BUCKET)
     bucket.apply_lifecycle(stack)
     eventually("what waited is stored", lambda: stack.metric("objects_stored_total") > 5)
+    eventually("the sidecar is ready", lambda: stack.readiness()[0] == 200)
     stack.say("the bucket was missing, now all that waited is there")
 
 

@@ -98,6 +98,14 @@ def get(url, seconds=10):
         return answer.read().decode()
 
 
+def readiness(sidecar, seconds=10):
+    """The status of a sidecar's `/readyz`, and what it says."""
+    try:
+        return 200, get(sidecar + "/readyz", seconds)
+    except urllib.error.HTTPError as answer:
+        return answer.code, answer.read().decode()
+
+
 def eventually(what, probe, seconds=60):
     """Asks until the answer is true, and returns it; a real system has no other way to tell."""
     end, last = time.monotonic() + seconds, None

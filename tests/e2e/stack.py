@@ -9,7 +9,7 @@ import zstandard
 
 from captures import Captures
 from core import Core, counts
-from machine import Process, eventually, get
+from machine import Process, eventually, get, readiness
 from servers import BUCKET, HERE, KEY, PREFIX, SECRET, Collector, Jaeger, Tempo
 
 SERVICE = "spanplane"
@@ -70,8 +70,12 @@ class Stack:
     # The sidecar
 
     def start_sidecar(self):
+        """Receives at once, whatever the store says: one without its bucket is not ready."""
         self.sidecar.start()
-        eventually("the sidecar is ready", lambda: get(self.metrics.replace("/metrics", "/readyz")), 10)
+        eventually("the sidecar answers", lambda: get(self.metrics.removesuffix("/metrics") + "/healthz"), 10)
+
+    def readiness(self):
+        return readiness(self.metrics.removesuffix("/metrics"))
 
     def metric(self, name, **labels):
         found = counts(self.metrics, f"spanplane_{name}")
