@@ -5,6 +5,8 @@
 //! puts reconciles together; [`redact`] takes secrets out; [`publish`] writes documents; [`archive`]
 //! stores them. The other modules are leaves: they import no stage.
 
+#![forbid(unsafe_code)]
+
 pub mod answers;
 pub mod archive;
 pub mod assemble;

@@ -15,6 +15,7 @@ use spanplane::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::{EnvFilter, prelude::*};
 
+mod allocator;
 mod cli;
 mod demo;
 mod view;
@@ -53,6 +54,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocator::return_large_blocks();
     let cli = Cli::parse();
     let outcome = match cli.command {
         Some(Command::Ask(question)) => {

@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use rustix::process::setpriority_process;
 use spanplane::{
     metrics::{Metrics, Refusal},
-    receive::{Inspector, MessageLog, ReceiveLimits, Socket, serve_inspector},
+    receive::{Inspector, MessageLog, MessageMemory, ReceiveLimits, Socket, serve_inspector},
     record::Record,
     time::SystemClock,
 };
@@ -38,17 +38,18 @@ pub(crate) const COLLECTOR: &str = "collect-spans";
 const LAST: i32 = 19;
 
 /// As the program has them by default.
-const LIMITS: ReceiveLimits = ReceiveLimits {
-    max_message_bytes: 32 * 1024 * 1024,
-    in_memory_bytes: 32 * 1024 * 1024,
-};
+const MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 
 /// Answers on the program's own stack, and keeps nothing: the floor.
 pub(crate) fn serve_nothing(socket: &Path) -> anyhow::Result<()> {
     let (_socket, listener) = Socket::bind(socket, 0o660)?;
     let clock = Arc::new(SystemClock);
     let inspector = Inspector::new(Nothing, clock, Metrics::new()?, Arc::default());
-    let serving = serve_inspector(inspector, listener, LIMITS, CancellationToken::new());
+    let limits = ReceiveLimits {
+        max_message_bytes: MESSAGE_BYTES,
+        memory: MessageMemory::new(MESSAGE_BYTES, usize::MAX),
+    };
+    let serving = serve_inspector(inspector, listener, limits, CancellationToken::new());
     Ok(runtime()?.block_on(serving)?)
 }
 

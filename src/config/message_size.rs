@@ -13,6 +13,8 @@ const DEFAULT_MESSAGE_BYTES: u64 = 32 << 20;
 const SHARE: u64 = 4;
 /// Two messages of a usual size, at least.
 const MIN_IN_MEMORY_BYTES: u64 = 8 << 20;
+/// The program itself, its buffers, and what is on its way to the store and the collector.
+const EVERYTHING_ELSE_BYTES: u64 = 48 << 20;
 
 /// What may be received.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,6 +22,8 @@ pub(super) struct MessageLimits {
     pub(super) max_bytes: usize,
     /// Of all messages that are being received. A larger message passes on its own.
     pub(super) in_memory_bytes: usize,
+    /// Of the memory limit, for what is made of messages meanwhile.
+    pub(super) for_processing_bytes: usize,
     pub(super) warning: Option<String>,
 }
 
@@ -49,10 +53,14 @@ impl MessageLimits {
             .max(max_bytes)
             .min(share)
             .max(MIN_IN_MEMORY_BYTES);
+        let for_processing = memory.map_or(u64::MAX, |memory| {
+            memory.saturating_sub(in_memory + EVERYTHING_ELSE_BYTES)
+        });
         let bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
         Ok(Self {
             max_bytes: bytes(max_bytes),
             in_memory_bytes: bytes(in_memory),
+            for_processing_bytes: bytes(for_processing),
             warning,
         })
     }
@@ -87,6 +95,22 @@ mod tests {
         assert_eq!(check(64, Some(256)), Ok((64, false)));
         assert_eq!(check(1024, None), Ok((1024, false)));
         check(1025, None).unwrap_err();
+    }
+
+    #[test]
+    fn what_is_received_and_processed_stays_within_the_memory_limit() {
+        for memory in [64, 96, 128, 256, 1024] {
+            let limits = MessageLimits::check(8 * MIB, Some(memory * MIB)).unwrap();
+            let both = limits.in_memory_bytes + limits.for_processing_bytes;
+            assert!(
+                both as u64 + EVERYTHING_ELSE_BYTES <= memory * MIB,
+                "{memory} MiB"
+            );
+        }
+        let limits = MessageLimits::check(32 * MIB, Some(128 * MIB)).unwrap();
+        assert_eq!(limits.for_processing_bytes as u64, 48 * MIB);
+        let limits = MessageLimits::check(32 * MIB, None).unwrap();
+        assert_eq!(limits.for_processing_bytes, usize::MAX);
     }
 
     #[test]

@@ -265,6 +265,8 @@ pub struct Settings {
     pub max_message_bytes: usize,
     /// Of messages that are being received, in memory at the same time.
     pub receive_memory_bytes: usize,
+    /// For what is made of messages, while so many are being received.
+    pub processing_memory_bytes: usize,
     /// That of the container, if there is one.
     pub memory_limit: Option<u64>,
     pub shutdown_timeout: Duration,
@@ -375,6 +377,7 @@ impl ServeArgs {
                 socket_mode: self.socket_mode,
                 max_message_bytes: message.max_bytes,
                 receive_memory_bytes: message.in_memory_bytes,
+                processing_memory_bytes: message.for_processing_bytes,
                 memory_limit,
                 shutdown_timeout: self.shutdown_timeout,
                 print: self.format,

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, transport::Server};
 
 use super::{
-    accepting::connections, admission::Admission, budget::Budget, oversize::CountOversize,
+    accepting::connections, admission::Admission, budget::MessageMemory, oversize::CountOversize,
 };
 use crate::{
     metrics::{Metrics, Refusal},
@@ -155,12 +155,12 @@ pub enum ServeError {
 }
 
 /// How much may be received.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReceiveLimits {
     /// A larger message is refused.
     pub max_message_bytes: usize,
-    /// Of all messages that are coming in at the same time. One that is larger comes in alone.
-    pub in_memory_bytes: usize,
+    /// For all messages that are coming in at the same time. One that is larger comes in alone.
+    pub memory: MessageMemory,
 }
 
 /// Serves until `stop`; calls under way are answered.
@@ -183,8 +183,7 @@ pub async fn serve_inspector<L: MessageLog>(
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let budget = Budget::new(limits.in_memory_bytes);
-    let connections = connections(listener, budget, MAX_CONNECTIONS)?;
+    let connections = connections(listener, limits.memory.budget, MAX_CONNECTIONS)?;
     Server::builder()
         .max_concurrent_streams(CALLS_AT_ONCE)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -262,7 +261,7 @@ mod tests {
         let stop = CancellationToken::new();
         let limits = ReceiveLimits {
             max_message_bytes: 1024,
-            in_memory_bytes: 1 << 20,
+            memory: MessageMemory::new(1 << 20, usize::MAX),
         };
         let serving = serve_inspector(inspector, listener, limits, stop.clone());
         let server = thread::spawn(|| {

@@ -16,6 +16,7 @@ mod socket;
 mod tests;
 
 pub use self::{
+    budget::{MessageMemory, Withheld},
     inspector::{Inspector, MessageLog, ReceiveLimits, ServeError, serve_inspector},
     socket::{BindError, Socket},
 };

@@ -198,6 +198,16 @@ pub(super) struct Turn {
     receiver: oneshot::Receiver<Funds>,
 }
 
+impl Turn {
+    /// Blocks the thread until it is its turn. None only if there is no pool any more.
+    pub(super) fn wait(mut self) -> Option<Funds> {
+        let (_, nobody) = oneshot::channel();
+        std::mem::replace(&mut self.receiver, nobody)
+            .blocking_recv()
+            .ok()
+    }
+}
+
 impl Future for Turn {
     /// None only if there is no pool any more.
     type Output = Option<Funds>;

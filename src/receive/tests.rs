@@ -19,7 +19,7 @@ use tonic::{
     transport::Channel,
 };
 
-use super::{Inspector, MessageLog, ReceiveLimits, Socket, serve_inspector};
+use super::{Inspector, MessageLog, MessageMemory, ReceiveLimits, Socket, serve_inspector};
 use crate::{
     client::{InspectorClient, dial},
     metrics::{Metrics, Refusal},
@@ -65,7 +65,7 @@ impl Server {
         let inspector = Inspector::new(log.clone(), clock, metrics.clone(), Arc::default());
         let limits = ReceiveLimits {
             max_message_bytes: 64 * MIB,
-            in_memory_bytes,
+            memory: MessageMemory::new(in_memory_bytes, usize::MAX),
         };
         let serving = serve_inspector(inspector, listener, limits, CancellationToken::new());
         let mut tasks = JoinSet::new();

@@ -47,7 +47,8 @@ use crate::{
     disk::{LocalDisk, SharedDisk},
     metrics::{Metrics, Refusal, SetupError},
     receive::{
-        BindError, Inspector, MessageLog, ReceiveLimits, ServeError, Socket, serve_inspector,
+        BindError, Inspector, MessageLog, MessageMemory, ReceiveLimits, ServeError, Socket,
+        serve_inspector,
     },
     record::Record,
     spool::{AppendError, Appender, OpenError, Spool},
@@ -151,9 +152,13 @@ impl Sidecar {
             Arc::clone(&stopping),
         );
         let (received, receiving) = oneshot::channel();
+        let memory = MessageMemory::new(
+            settings.receive_memory_bytes,
+            settings.processing_memory_bytes,
+        );
         let limits = ReceiveLimits {
             max_message_bytes: settings.max_message_bytes,
-            in_memory_bytes: settings.receive_memory_bytes,
+            memory: memory.clone(),
         };
         let serving = serve_inspector(inspector, listener, limits, stop_receiving.clone());
         start_receiving(serving, received, metrics.panics().clone())?;
@@ -198,6 +203,7 @@ impl Sidecar {
         let ending = Arc::new(Ending::default());
         let behind = start_behind(Behind {
             follower,
+            memory,
             poison: PoisonGuard::open(
                 Arc::clone(&disk),
                 settings.data_dir.join("spool/in-progress"),

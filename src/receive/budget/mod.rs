@@ -13,6 +13,7 @@
 
 mod account;
 mod calls;
+mod processing;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use std::{
     time::Duration,
 };
 
+pub use self::processing::{MessageMemory, Withheld};
 pub(super) use self::{
     account::Account,
     calls::{Call, OpenCall},

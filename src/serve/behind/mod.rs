@@ -54,6 +54,7 @@ use crate::{
     outbox::{ParcelId, Parcels, Quarantine, TraceBatches},
     pace::{breathe, hurry_this_thread, pace_this_thread},
     print::PrintFormat,
+    receive::MessageMemory,
     redact::Redactor,
     retries::Retries,
     spans::Links,
@@ -82,6 +83,7 @@ pub(super) struct Ending {
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) follower: Follower,
+    pub(super) memory: MessageMemory,
     pub(super) poison: PoisonGuard,
     pub(super) assembler: Assembler,
     pub(super) history: History,

@@ -9,6 +9,7 @@ use super::poison::PoisonGuard;
 use crate::{
     decode::decode_step,
     publish::PayloadSource,
+    receive::{MessageMemory, Withheld},
     reconcile::Half,
     record::RecordKind,
     spool::{Follower, ReadError},
@@ -20,6 +21,9 @@ const READ_TRIES: u32 = 10;
 /// Payloads, read back from the log.
 pub(super) struct LoggedPayloads<'l> {
     pub(super) follower: &'l mut Follower,
+    pub(super) memory: &'l MessageMemory,
+    /// For the payload that was read last.
+    pub(super) withheld: Option<Withheld>,
     pub(super) poison: &'l mut PoisonGuard,
     /// How often one could not be read.
     pub(super) failed_reads: &'l Cell<u32>,
@@ -28,6 +32,9 @@ pub(super) struct LoggedPayloads<'l> {
 impl PayloadSource for LoggedPayloads<'_> {
     fn read_payload(&mut self, kind: RecordKind, half: &Half) -> io::Result<Option<Bytes>> {
         self.poison.begin(half.position, half.size);
+        // Nobody has the last one any more.
+        self.withheld = None;
+        self.withheld = self.memory.wait_to_process(half.size);
         match self.follower.read(half.position) {
             Ok(record) => Ok(Some(decode_step(kind, &record.message).payload)),
             Err(ReadError::Read { source, .. }) if self.failed_reads.get() < READ_TRIES => {

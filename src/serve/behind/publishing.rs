@@ -356,6 +356,8 @@ impl Desk {
         let mut summariser = Summariser::new();
         let mut source = LoggedPayloads {
             follower: &mut self.behind.follower,
+            memory: &self.behind.memory,
+            withheld: None,
             poison: &mut self.behind.poison,
             failed_reads: &job.failed_reads,
         };

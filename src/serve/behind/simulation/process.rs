@@ -25,6 +25,7 @@ use crate::{
     metrics::Metrics,
     outbox::{BatchId, Parcels, Quarantine, TraceBatches},
     publish::join_documents,
+    receive::MessageMemory,
     redact::Redactor,
     serve::behind::{Behind, Desk, Ending, PoisonGuard, Tracing, Turn},
     spans::Links,
@@ -34,6 +35,7 @@ use crate::{
 
 /// Segments of 32 KiB.
 const SPOOL_BYTES: u64 = 256 * 1024;
+const MEMORY_BYTES: usize = 1024 * 1024;
 /// Some hundred objects: in an outage the outbox fills up.
 const OUTBOX_BYTES: u64 = 512 * 1024;
 /// More spans than there are: what the collector misses because there is no room is not wrong.
@@ -109,6 +111,7 @@ impl Process {
         let history = History::on_disk(&disk, &data_dir.join("history.jsonl"), "store");
         let pipeline = Desk::new(Behind {
             follower,
+            memory: MessageMemory::new(MEMORY_BYTES, usize::MAX),
             poison: PoisonGuard::open(Arc::clone(&disk), data_dir.join("spool/in-progress")),
             assembler: Assembler::new(Limits::default()),
             history: history.unwrap_or_else(|_| History::in_process()),
