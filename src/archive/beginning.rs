@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 
-use super::{Archive, IndexError, Key, Query, StoreError};
+use super::{Archive, IndexError, Key, Query, REACH, StoreError};
 use crate::{line::Line, reconcile::TraceId, time::Timestamp};
 
 /// Core gives a reconcile two minutes.
@@ -13,15 +13,30 @@ const LONGEST: Duration = Duration::from_mins(5);
 
 impl Archive {
     /// The entry of this reconcile that names the object of another one, if there is one that began
-    /// before this moment.
+    /// around this moment: a little before, unless the clock was set meanwhile.
     pub(super) async fn noted_beginning(
         &self,
         trace_id: &TraceId,
-        before: Timestamp,
+        around: Timestamp,
+    ) -> Result<Option<Line>, StoreError> {
+        for reach in [LONGEST, REACH] {
+            let beginning = self.noted_within(reach, trace_id, around).await?;
+            if beginning.is_some() {
+                return Ok(beginning);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn noted_within(
+        &self,
+        reach: Duration,
+        trace_id: &TraceId,
+        around: Timestamp,
     ) -> Result<Option<Line>, StoreError> {
         let query = Query {
-            since: Some(before - LONGEST),
-            until: Some(before),
+            since: Some(around - reach),
+            until: Some(around + reach),
             trace_id: Some(trace_id.0.to_string()),
             ..Query::default()
         };

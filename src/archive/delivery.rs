@@ -360,8 +360,8 @@ impl Delivery<'_> {
         if let Some(beginning) = &self.label.beginning {
             return Ok(Some(beginning.as_ref().clone()));
         }
-        let before = self.label.line.started_at;
-        match self.archive().noted_beginning(&self.trace_id, before).await {
+        let around = self.label.line.started_at;
+        match self.archive().noted_beginning(&self.trace_id, around).await {
             Ok(beginning) => Ok(beginning),
             Err(error) if self.may_look_again(&error) => Err(self.shared.failed(error)),
             Err(_) => Ok(None),

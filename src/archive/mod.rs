@@ -58,7 +58,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// How far apart the parts of one reconcile begin, at most: core gives it two minutes.
+/// How far apart the parts of one reconcile begin, at most: core gives it two minutes, and the clock
+/// may be set meanwhile.
 const REACH: Duration = Duration::from_hours(1);
 
 /// A store that objects can be put into and read from.

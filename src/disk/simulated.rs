@@ -9,7 +9,7 @@
 //! order, as journaling file systems do. Calls can also fail and leave everything as it was.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     io::{self, IoSlice},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
@@ -49,7 +49,7 @@ struct State {
     durable_names: BTreeMap<PathBuf, FileId>,
     /// Changes of names since then.
     unsynced_names: Vec<NameChange>,
-    files: HashMap<FileId, Content>,
+    files: BTreeMap<FileId, Content>,
     folders: BTreeSet<PathBuf>,
     next_file: u64,
     capacity: Option<u64>,
@@ -67,7 +67,7 @@ struct State {
     random: fastrand::Rng,
 }
 
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct FileId(u64);
 
 #[derive(Clone, Debug)]

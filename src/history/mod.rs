@@ -365,8 +365,10 @@ impl History {
         } = line;
         let details = match details {
             DetailsNote::Unchanged => {
+                // NOTE: the line that told of a change may be lost. Equal payloads have equal details.
                 let known = self.subjects.get(&subject);
-                known.and_then(|entry| entry.details.clone())
+                let equal = known.filter(|entry| entry.last.fingerprint == last.fingerprint);
+                equal.and_then(|entry| entry.details.clone())
             }
             DetailsNote::Forgotten => None,
             DetailsNote::Known(details) => Some(details),

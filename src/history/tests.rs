@@ -80,6 +80,28 @@ fn it_survives_a_restart_and_a_torn_line() {
 }
 
 #[test]
+fn details_of_other_payloads_are_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.jsonl");
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    note(&mut history, "a", "1");
+    note(&mut history, "a", "2");
+    let stored = last("2").object.unwrap();
+    history.object_stored(&subject("a"), last("2").fingerprint, stored);
+    save(&mut history);
+    drop(history);
+    // The line that has the details of the second is lost.
+    let lines = fs::read_to_string(&path).unwrap();
+    let kept = lines.lines().enumerate().filter(|(number, _)| *number != 2);
+    let kept = kept.map(|(_, line)| format!("{line}\n"));
+    fs::write(&path, kept.collect::<String>()).unwrap();
+
+    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    assert!(knows(&mut history, "a", "2"));
+    assert_eq!(history.line(&subject("a")), None);
+}
+
+#[test]
 fn the_same_again_keeps_the_details_and_moves_the_trace_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");

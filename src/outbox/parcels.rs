@@ -259,6 +259,12 @@ impl Parcels {
         Ok(())
     }
 
+    /// The same for one that an earlier process may have sealed without syncing it.
+    pub fn sync_one(&mut self, id: ParcelId) -> io::Result<()> {
+        self.unsynced.push(self.disk.open(&self.path_of(id))?);
+        self.sync()
+    }
+
     /// Those from this one on that may be sent, with their sizes.
     pub fn sendable(&self, from: ParcelId) -> impl Iterator<Item = (ParcelId, u64)> {
         let waiting = self.waiting.range(from..);

@@ -75,6 +75,11 @@ impl Outline {
         let steps = line.steps.iter().map(|step| {
             // What was merged into this document since is not a part of the other one.
             let mut same = known.find(|known| known.is_equal_to(step))?;
+            same.request = same.request.filter(|_| step.request.is_some());
+            if step.ended_at.is_none() {
+                same.response = None;
+                same.head.error = None;
+            }
             same.head.span_id = step.span_id.clone().into();
             same.head.timestamp = step.started_at.rfc3339().into();
             same.head.ended_at = step.ended_at.map(|ended_at| ended_at.rfc3339().into());
@@ -94,7 +99,7 @@ impl Outline {
 }
 
 impl OutlinedStep {
-    /// Whether a step of another reconcile has the same payloads, as far as their sizes tell.
+    /// Whether a step of another reconcile has the payloads of this one, as far as their sizes tell.
     fn is_equal_to(&self, step: &LineStep) -> bool {
         let is_same = |slot: &Option<Slot>, payload: &Option<PayloadRef>| match (slot, payload) {
             (Some(slot), Some(payload)) => {
@@ -105,8 +110,8 @@ impl OutlinedStep {
             _ => false,
         };
         (self.head.index, self.head.iteration) == (step.index, step.iteration)
-            && is_same(&self.request, &step.request)
-            && is_same(&self.response, &step.response)
+            && (step.request.is_none() || is_same(&self.request, &step.request))
+            && (step.ended_at.is_none() || is_same(&self.response, &step.response))
     }
 }
 

@@ -27,7 +27,7 @@ use super::{
     sieve::{Sieve, Strained},
     trace_hash,
 };
-use crate::{archive::Archive, time::Timestamp};
+use crate::{archive::Archive, panics::elsewhere, time::Timestamp};
 
 /// Text of one batch that is kept; one that was written here fits.
 const HELD_BYTES: usize = 2 * 1024 * 1024;
@@ -214,11 +214,14 @@ async fn read(
     };
     while let Some(bytes) = pieces.next().await {
         let bytes = bytes?;
-        let work = tokio::task::spawn_blocking(move || {
+        let work = elsewhere(move || {
             let broken = decoder.write_all(&bytes).err();
             (decoder, broken)
         });
-        let (worked, broken) = work.await.map_err(object_store::Error::from)?;
+        let (worked, broken) = work.await.map_err(|error| object_store::Error::Generic {
+            store: "index",
+            source: Box::new(error),
+        })?;
         if broken.is_some() {
             return Ok((worked.into_inner().0, broken));
         }

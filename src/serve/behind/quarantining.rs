@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     archive::StoreError,
-    line::PayloadState,
+    line::{Line, PayloadState},
     metrics::{ObjectLoss, SpanLoss},
     outbox::{Label, Note, ParcelId, Quarantinable, Quarantined, TraceBatches},
     record::{Position, Record},
@@ -59,9 +59,10 @@ impl Desk {
         label.line.object.state = PayloadState::Queued;
         let is_noted = self.behind.parcels.is_retried(parcel);
         if !is_noted {
-            self.note_in_index(&mut label.line)?;
+            // NOTE: before it is noted. What is noted is not sealed again.
+            self.behind.parcels.sync_one(parcel)?;
             // NOTE: before the parcel moves. What is in quarantine is not noted again.
-            self.behind.index.sync()?;
+            self.note_for_good(&mut label.line)?;
         }
         let note = self.note(&label.line.object.key, error);
         let quarantine = &self.behind.quarantine;
@@ -69,10 +70,6 @@ impl Desk {
             quarantine.take(Quarantinable::Object, path, &note)
         })?;
         self.announce(Quarantinable::Object, &note);
-        if self.behind.parcels.is_left(parcel) {
-            // Its records may be in the log still.
-            self.behind.index.remember(&label.line);
-        }
         self.settle_awaiting(parcel, &label);
         self.give_up_excess();
         Ok(())
@@ -290,8 +287,15 @@ impl Desk {
         history.object_lost(&label.subject.identity(), label.fingerprint);
         label.line.object.state = PayloadState::Dropped;
         label.line.revision = label.line.revision.saturating_add(1);
-        self.note_in_index(&mut label.line)?;
         // NOTE: before the object goes.
+        self.note_for_good(&mut label.line)
+    }
+
+    /// Notes a line so that a crash does not lose it. What fails on the way may be done again, and so
+    /// may the reconcile, whose records may be in the log still.
+    fn note_for_good(&mut self, line: &mut Line) -> io::Result<()> {
+        self.note_in_index(line)?;
+        self.behind.index.remember(line);
         self.behind.index.sync()
     }
 

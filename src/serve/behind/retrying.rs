@@ -66,7 +66,7 @@ impl Desk {
             return;
         }
         let label = self.behind.parcels.read(parcel).map(|reader| reader.label);
-        match (label, failure) {
+        match (label.map_err(UploadError::from), failure) {
             (Ok(label), UploadError::Store(error)) => {
                 self.sending.remove(&parcel);
                 if let Err(error) = self.quarantine_parcel(parcel, label, error) {
@@ -78,6 +78,12 @@ impl Desk {
             (Ok(label), _) => {
                 self.lose(&label.line.object.key, failure);
                 self.resolve(parcel, label, PayloadState::Dropped);
+            }
+            (Err(error @ UploadError::Read(_)), _) => {
+                tracing::warn!(?upload, %error, "cannot read what failed from local disk yet");
+                self.sending.remove(&parcel);
+                self.retries.postpone(&upload, self.instant());
+                return;
             }
             // Not even its label can be read.
             (Err(_), _) => {

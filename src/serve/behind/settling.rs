@@ -187,9 +187,10 @@ impl Desk {
             });
             return;
         }
-        if self.joined.remove(&parcel) || self.behind.parcels.has_left() {
+        if self.joined.remove(&parcel) || retries > 0 || self.behind.parcels.has_left() {
             // Its records may be in the log still, or another parcel of it in the outbox, which
-            // leads to the same line.
+            // leads to the same line or, where the object knows nothing of a try before, to one of
+            // the same revision.
             self.behind.index.remember(&label.line);
         }
         self.sending.remove(&parcel);

@@ -271,16 +271,14 @@ impl Process {
 
 /// The store, the collector, the clock or the disk begins to behave differently.
 fn change_surroundings(world: &mut World) {
-    match world.random.u8(..if world.is_fickle { 6 } else { 4 }) {
+    match world.random.u8(..6) {
         0 | 1 => {
             let failing = *world.random.choice(&[0, 40, 160, 255]).unwrap();
             world.store.set_failing(failing);
         }
         2 => {
             let refusing = *world.random.choice(&[0, 100]).unwrap();
-            if world.may_refuse {
-                world.store.set_refusing(refusing);
-            }
+            world.store.set_refusing(refusing);
         }
         3 => world.is_collector_away = world.random.bool(),
         4 => {

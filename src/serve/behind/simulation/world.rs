@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
     path::Path as FilePath,
     sync::{
         Arc, Mutex,
@@ -68,10 +67,6 @@ pub(super) struct World {
     pub(super) unsynced: Vec<Acknowledged>,
     /// The collector is away.
     pub(super) is_collector_away: bool,
-    /// The store may refuse objects as such.
-    pub(super) may_refuse: bool,
-    /// The clock is set and calls to the disk fail, too.
-    pub(super) is_fickle: bool,
     /// Spans that reached the collector, by trace and span id in hex.
     pub(super) spans: BTreeSet<(String, String)>,
     /// What happened, for messages of failing tests.
@@ -91,8 +86,6 @@ impl World {
             ledger: BTreeSet::new(),
             unsynced: Vec::new(),
             is_collector_away: false,
-            may_refuse: env::var_os("SPANPLANE_SIMULATION_REFUSALS").is_some(),
-            is_fickle: true,
             spans: BTreeSet::new(),
             events: BTreeMap::new(),
         }
