@@ -11,7 +11,7 @@ use std::{
 
 use spanplane::{
     fingerprint::Fingerprint,
-    history::{History, Last, LastObject},
+    history::{Basis, History, Last, LastObject},
     line::Line,
     reconcile::SubjectIdentity,
     time::Timestamp,
@@ -92,7 +92,10 @@ fn a_hundred_thousand_subjects_fit() {
     let mut history = History::on_disk(
         &(std::sync::Arc::new(spanplane::disk::LocalDisk) as spanplane::disk::SharedDisk),
         &path,
-        STORE,
+        Basis {
+            store: STORE.to_owned(),
+            redaction: String::new(),
+        },
     )
     .unwrap();
     let grown = resident_kib().saturating_sub(before);

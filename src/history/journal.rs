@@ -1,12 +1,13 @@
 //! The history on disk: JSON lines, of which the last of a subject wins.
 //!
 //! ```json
-//! {"v":2,"store":"s3://bucket/ …"}
+//! {"v":2,"store":"s3://bucket/ …","redaction":"…"}
 //! {"subject":"<uid>","trace_id":"…","previous":"…","ended_at":"…","fingerprint":"…",
 //!  "object":{"key":"…","started_at":"…","stored_at":"…","bytes":1},"line":"<base64>","fields":"<base64>"}
 //! ```
 //!
-//! The first line names the store: what another store holds says nothing about this one. Without
+//! The first line names the store: what another store holds says nothing about this one. It also
+//! says what was redacted: objects and details that were made by other rules are forgotten. Without
 //! `line` and `fields` the details of the line before stay as they are; empty ones forget them.
 //! Invariant: a line that is torn, unreadable or longer than any that is written says nothing, and
 //! one line is in memory at a time; the file as a whole is replaced by rename.
@@ -39,7 +40,18 @@ const MAX_LINE_BYTES: u64 = 4 * 1024 * 1024;
 #[derive(Debug, Deserialize, Serialize)]
 struct Heading {
     v: u32,
-    store: String,
+    #[serde(flatten)]
+    basis: Basis,
+}
+
+/// What a history is true of.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Basis {
+    /// Where objects are.
+    pub store: String,
+    /// By which rules secrets were taken out of them.
+    #[serde(default)]
+    pub redaction: String,
 }
 
 /// A line as it is written.
@@ -164,11 +176,11 @@ impl JournalLine {
     }
 }
 
-/// Reads what a journal says of this store.
+/// Reads what a journal says that is still true.
 pub(super) fn load(
     disk: &dyn Disk,
     path: &Path,
-    store: &str,
+    basis: &Basis,
     mut take: impl FnMut(JournalLine),
 ) -> io::Result<()> {
     let file = match disk.open(path) {
@@ -180,12 +192,19 @@ pub(super) fn load(
     let mut line = Vec::new();
     read_line(&mut file, &mut line)?;
     let heading: Option<Heading> = serde_json::from_slice(&line).ok();
-    if heading.is_none_or(|heading| heading.v != VERSION || heading.store != store) {
+    let heading =
+        heading.filter(|Heading { v, basis: its }| *v == VERSION && its.store == basis.store);
+    let Some(heading) = heading else {
         return Ok(());
-    }
+    };
+    let same_redaction = heading.basis.redaction == basis.redaction;
     while read_line(&mut file, &mut line)? {
         // A line cut off by a crash is as good as none.
-        if let Some(line) = JournalLine::parse(&line) {
+        if let Some(mut line) = JournalLine::parse(&line) {
+            if !same_redaction {
+                line.last.object = None;
+                line.details = DetailsNote::Forgotten;
+            }
             take(line);
         }
     }
@@ -209,7 +228,7 @@ fn read_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
 pub(super) struct Journal {
     disk: SharedDisk,
     path: PathBuf,
-    store: String,
+    basis: Basis,
     file: Arc<dyn DiskFile>,
     lines: usize,
 }
@@ -219,13 +238,13 @@ impl Journal {
     pub(super) fn write(
         disk: SharedDisk,
         path: PathBuf,
-        store: String,
+        basis: Basis,
         lines: impl Iterator<Item = JournalLine>,
     ) -> io::Result<Self> {
         let fresh = path.with_extension("new");
         remove_if_there(disk.as_ref(), &fresh)?;
         let mut out = BufWriter::new(FileWriter(disk.create(&fresh)?));
-        let heading = Heading { v: VERSION, store };
+        let heading = Heading { v: VERSION, basis };
         write_line(&mut out, &heading)?;
         let mut written = 0;
         for line in lines {
@@ -239,7 +258,7 @@ impl Journal {
         Ok(Self {
             disk,
             path,
-            store: heading.store,
+            basis: heading.basis,
             file,
             lines: written,
         })
@@ -247,7 +266,7 @@ impl Journal {
 
     /// The same with other lines. If that fails there is none any more.
     pub(super) fn rewrite(self, lines: impl Iterator<Item = JournalLine>) -> io::Result<Self> {
-        Self::write(Arc::clone(&self.disk), self.path.clone(), self.store, lines)
+        Self::write(Arc::clone(&self.disk), self.path.clone(), self.basis, lines)
             .inspect_err(|_| drop(self.disk.remove(&self.path)))
     }
 

@@ -13,6 +13,7 @@ mod subjects;
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
+pub use self::journal::Basis;
 use self::{
     journal::{DetailsNote, Journal, JournalLine},
     subjects::{Entry, Subjects},
@@ -159,11 +160,11 @@ impl History {
     }
 
     /// Remembers across restarts what was stored in `store`.
-    pub fn on_disk(disk: &SharedDisk, path: &Path, store: &str) -> io::Result<Self> {
+    pub fn on_disk(disk: &SharedDisk, path: &Path, basis: Basis) -> io::Result<Self> {
         let mut history = Self::in_process();
-        journal::load(disk.as_ref(), path, store, |line| history.take(line))?;
+        journal::load(disk.as_ref(), path, &basis, |line| history.take(line))?;
         let lines = history.all_lines();
-        let written = Journal::write(Arc::clone(disk), path.to_owned(), store.to_owned(), lines);
+        let written = Journal::write(Arc::clone(disk), path.to_owned(), basis, lines);
         // NOTE: a journal that is not kept up to date must not be believed later.
         let written = written.inspect_err(|_| drop(disk.remove(path)));
         history.journal = Some(written?);

@@ -10,6 +10,17 @@ use crate::line::samples;
 const STORE: &str = "s3://bucket/";
 const AT: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 
+fn in_store(store: &str) -> Basis {
+    Basis {
+        store: store.to_owned(),
+        redaction: "the usual".to_owned(),
+    }
+}
+
+fn basis() -> Basis {
+    in_store(STORE)
+}
+
 fn subject(name: &str) -> SubjectIdentity {
     SubjectIdentity(name.into())
 }
@@ -61,7 +72,7 @@ fn local_disk() -> crate::disk::SharedDisk {
 fn it_survives_a_restart_and_a_torn_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     for (name, content) in [("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")] {
         note(&mut history, name, content);
     }
@@ -71,7 +82,7 @@ fn it_survives_a_restart_and_a_torn_line() {
     file.write_all(br#"{"subject":"c","trace_id":"tor"#)
         .unwrap();
 
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut history, "a", "2"));
     assert!(knows(&mut history, "b", "3"));
     assert!(knows(&mut history, "c", "4"));
@@ -83,7 +94,7 @@ fn it_survives_a_restart_and_a_torn_line() {
 fn details_of_other_payloads_are_not_believed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     note(&mut history, "a", "1");
     note(&mut history, "a", "2");
     let stored = last("2").object.unwrap();
@@ -96,7 +107,7 @@ fn details_of_other_payloads_are_not_believed() {
     let kept = kept.map(|(_, line)| format!("{line}\n"));
     fs::write(&path, kept.collect::<String>()).unwrap();
 
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut history, "a", "2"));
     assert_eq!(history.line(&subject("a")), None);
 }
@@ -105,7 +116,7 @@ fn details_of_other_payloads_are_not_believed() {
 fn the_same_again_keeps_the_details_and_moves_the_trace_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     note(&mut history, "a", "1");
     save(&mut history);
     history.note_again(&subject("a"), "second".into(), AT);
@@ -114,7 +125,7 @@ fn the_same_again_keeps_the_details_and_moves_the_trace_on() {
     history.note_again(&subject("a"), "third".into(), AT);
     save(&mut history);
     drop(history);
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     let known = history.last(&subject("a")).unwrap();
     assert_eq!(&*known.trace_id, "third");
     assert_eq!(known.before("fourth").as_deref(), Some("third"));
@@ -126,14 +137,14 @@ fn the_same_again_keeps_the_details_and_moves_the_trace_on() {
 fn what_was_forgotten_stays_forgotten_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     note(&mut history, "a", "1");
     save(&mut history);
     assert!(links(&mut history, "a", "1", AT));
     history.forget_stored_until(AT + Duration::from_secs(1));
     assert!(!links(&mut history, "a", "1", AT));
     drop(history);
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(!links(&mut history, "a", "1", AT));
     // The reconcile itself is still the one before the next.
     assert!(history.last(&subject("a")).is_some());
@@ -164,11 +175,31 @@ fn an_object_that_is_lost_is_not_linked_to() {
 fn it_says_nothing_about_another_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     note(&mut history, "a", "1");
     save(&mut history);
-    let mut history = History::on_disk(&local_disk(), &path, "s3://other/").unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, in_store("s3://other/")).unwrap();
     assert!(!knows(&mut history, "a", "1"));
+}
+
+#[test]
+fn what_other_rules_redacted_is_not_linked_to_and_still_came_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.jsonl");
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
+    note(&mut history, "a", "1");
+    save(&mut history);
+    let others = Basis {
+        redaction: "more".to_owned(),
+        ..basis()
+    };
+    for _ in 0..2 {
+        let mut history = History::on_disk(&local_disk(), &path, others.clone()).unwrap();
+        assert!(!links(&mut history, "a", "1", AT));
+        assert_eq!(history.line(&subject("a")), None);
+        let last = history.last(&subject("a")).unwrap();
+        assert_eq!(&*last.trace_id, "trace of 1");
+    }
 }
 
 #[test]
@@ -312,7 +343,7 @@ fn a_journal_of_any_length_is_read_within_bounds() {
         Journal::write(
             std::sync::Arc::new(crate::disk::LocalDisk),
             path.clone(),
-            STORE.to_owned(),
+            basis(),
             lines,
         )
         .unwrap(),
@@ -333,7 +364,7 @@ fn a_journal_of_any_length_is_read_within_bounds() {
         Journal::write(
             std::sync::Arc::new(crate::disk::LocalDisk),
             other.clone(),
-            STORE.to_owned(),
+            basis(),
             [end].into_iter(),
         )
         .unwrap(),
@@ -343,7 +374,7 @@ fn a_journal_of_any_length_is_read_within_bounds() {
         .unwrap();
     file.write_all(b"\n").unwrap();
 
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(history.subjects.bytes() <= MAX_BYTES);
     assert!(knows(&mut history, "end", "end"));
     let newest = format!("{:036}", 99_999);
@@ -357,7 +388,7 @@ fn a_journal_of_any_length_is_read_within_bounds() {
 fn details_that_are_too_large_are_forgotten_after_a_restart_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     note(&mut history, "a", "1");
     save(&mut history);
     let too_large = vec![0; MAX_DETAIL_BYTES];
@@ -365,7 +396,7 @@ fn details_that_are_too_large_are_forgotten_after_a_restart_too() {
     save(&mut history);
     assert_eq!(history.line(&subject("a")), None);
     drop(history);
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut history, "a", "2"));
     // Not those of the reconcile before.
     assert_eq!(history.line(&subject("a")), None);
@@ -376,7 +407,7 @@ fn details_that_are_too_large_are_forgotten_after_a_restart_too() {
 fn details_that_wait_to_be_saved_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     for index in 0..4_096 {
         note_usual(&mut history, index % 8);
     }
@@ -385,7 +416,7 @@ fn details_that_wait_to_be_saved_are_bounded() {
     assert!(held <= MAX_UNSAVED_BYTES, "{held} bytes");
     save(&mut history);
     assert_eq!(history.unsaved_bytes, 0);
-    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut restarted = History::on_disk(&local_disk(), &path, basis()).unwrap();
     // The last of each says that earlier details don't count.
     let name = format!("{:036}", 7);
     assert!(knows(&mut restarted, &name, &name));
@@ -418,7 +449,7 @@ proptest! {
 fn the_journal_stays_short() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     for index in 0..10_000 {
         history.note(
             &subject("a"),
@@ -433,7 +464,7 @@ fn the_journal_stays_short() {
     save(&mut history);
     let lines = fs::read_to_string(&path).unwrap().lines().count();
     assert!(lines < 6_000, "{lines} lines");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut history, "a", "9999"));
 }
 
@@ -441,7 +472,7 @@ fn the_journal_stays_short() {
 fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     let first = history.begin();
     note(&mut history, "a", "1");
     history.begin();
@@ -453,7 +484,7 @@ fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     assert!(!history.has_unsaved(first));
     assert!(knows(&mut history, "a", "2"));
 
-    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut restarted = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut restarted, "a", "1"));
     assert_eq!(restarted.last(&subject("b")), None);
 
@@ -461,7 +492,7 @@ fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     note(&mut history, "a", "2");
     save(&mut history);
     drop(history);
-    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut restarted = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut restarted, "a", "2"));
 }
 
@@ -469,7 +500,7 @@ fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
 fn writing_the_journal_anew_does_not_run_ahead_either() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
-    let mut history = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut history = History::on_disk(&local_disk(), &path, basis()).unwrap();
     let first = history.begin();
     note(&mut history, "a", "1");
     history.save(first);
@@ -477,7 +508,7 @@ fn writing_the_journal_anew_does_not_run_ahead_either() {
     note(&mut history, "b", "2");
     history.forget_stored_until(Timestamp::default());
     drop(history);
-    let mut restarted = History::on_disk(&local_disk(), &path, STORE).unwrap();
+    let mut restarted = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut restarted, "a", "1"));
     assert_eq!(restarted.last(&subject("b")), None);
 }

@@ -42,6 +42,9 @@ pub const REDACTED: &str = "**REDACTED**";
 /// Crossplane redacts byte fields before they are written in base64.
 const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
 
+/// Raised when what is redacted by default changes.
+const RULES_VERSION: u32 = 1;
+
 /// The user's rules can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleError {
@@ -122,6 +125,19 @@ impl Redactor {
     pub fn with_secret_keys(mut self, secret_keys: bool) -> Self {
         self.rules.secret_keys = secret_keys;
         self
+    }
+
+    /// What tells these rules from others: under the same rules a payload always has the same
+    /// values redacted.
+    pub fn rules(&self) -> String {
+        let Rules {
+            pointers,
+            keys,
+            secret_keys,
+            search: _,
+        } = &self.rules;
+        let keys = keys.patterns();
+        format!("{RULES_VERSION} {secret_keys} {pointers:?} {keys:?}")
     }
 
     /// Takes the secrets out of a payload.

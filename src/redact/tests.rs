@@ -34,6 +34,23 @@ fn a_secrets_values_go_and_every_other_byte_stays() {
 }
 
 #[test]
+fn rules_that_redact_something_else_are_told_apart() {
+    let with = |pointers: &[&str], keys: &[&str]| Redactor::new(pointers, keys).unwrap().rules();
+    let all = [
+        with(&[], &[]),
+        with(&["/a"], &[]),
+        with(&["/a", "/b"], &[]),
+        with(&["/a/b"], &[]),
+        with(&[], &["a"]),
+        with(&[], &["a", "b"]),
+        redactor().with_secret_keys(false).rules(),
+    ];
+    let different: std::collections::HashSet<_> = all.iter().collect();
+    assert_eq!(different.len(), all.len());
+    assert_eq!(with(&["/a"], &["b"]), with(&["/a"], &["b"]));
+}
+
+#[test]
 fn a_payload_without_secrets_is_the_same_memory() {
     for payload in [
         r#"{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"a Secret {}"}}"#,

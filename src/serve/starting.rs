@@ -24,7 +24,7 @@ use crate::{
     config::Settings,
     disk::{Reserve, SharedDisk},
     export::{Exporter, OtlpSettings, OwnMetrics, SpanSender, sdk_resource},
-    history::History,
+    history::{Basis, History},
     metrics::Metrics,
     outbox::{Parcels, Quarantine, TraceBatches},
     pace::give_way,
@@ -330,7 +330,11 @@ pub(super) fn open_history(settings: &Settings, disk: &SharedDisk) -> History {
         return History::in_process();
     }
     let path = settings.data_dir.join("history.jsonl");
-    History::on_disk(disk, &path, &settings.store_identity()).unwrap_or_else(|error| {
+    let basis = Basis {
+        store: settings.store_identity(),
+        redaction: settings.redactor.rules(),
+    };
+    History::on_disk(disk, &path, basis).unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot keep the history; a restart will store more than needed");
         History::in_process()
     })

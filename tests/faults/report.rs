@@ -74,6 +74,7 @@ impl Report {
             collector_faults,
             disk_faults,
             clock_steps,
+            sent_again,
         } = self.tally;
         let problems: serde_json::Map<_, _> = self
             .checked
@@ -95,6 +96,7 @@ impl Report {
             ("collector_faults", json!(collector_faults)),
             ("disk_faults", json!(disk_faults)),
             ("clock_steps", json!(clock_steps)),
+            ("sent_again", json!(sent_again)),
             ("acknowledged", json!(self.answers.acknowledged)),
             (
                 "acknowledged_mib",

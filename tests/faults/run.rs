@@ -327,6 +327,7 @@ impl Stage {
             sidecar.settings = Settings::default().patient();
             let mut starts = 0;
             loop {
+                self.tally.sent_again += sidecar.send_again().await?;
                 if !sidecar.start(BTreeSet::new()).await? {
                     bail!("{} does not start any more", sidecar.place.name);
                 }

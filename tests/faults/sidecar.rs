@@ -6,12 +6,13 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::{
@@ -251,6 +252,32 @@ impl Sidecar {
         Ok(left)
     }
 
+    /// Has it send what is in its quarantine once more, as somebody would who reads its log; returns
+    /// how many messages that is.
+    pub(crate) async fn send_again(&self) -> anyhow::Result<u32> {
+        let Place {
+            program, data_dir, ..
+        } = &self.place;
+        let messages = match fs::read_dir(data_dir.join("quarantine")) {
+            Ok(entries) => entries
+                .flatten()
+                .filter(|entry| is_message(&entry.path()))
+                .count(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if messages > 0 {
+            let mut command = Command::new(program);
+            command
+                .args(["quarantine", "retry", "--data-dir"])
+                .arg(data_dir);
+            let output = command.output().await?;
+            let told = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "quarantine retry: {told}");
+        }
+        Ok(u32::try_from(messages)?)
+    }
+
     /// The most memory that it had so far.
     pub(crate) fn measure(&mut self) -> anyhow::Result<()> {
         let Some(pid) = self.child.as_ref().and_then(Child::id) else {
@@ -321,4 +348,10 @@ fn metrics_address(log: &Path) -> anyhow::Result<Option<String>> {
 
 fn has_said(log: &Path, words: &str) -> anyhow::Result<bool> {
     Ok(String::from_utf8_lossy(&fs::read(log)?).contains(words))
+}
+
+/// The other files there say why.
+fn is_message(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "message")
 }

@@ -12,4 +12,6 @@ pub(crate) struct Tally {
     pub(crate) collector_faults: u32,
     pub(crate) disk_faults: u32,
     pub(crate) clock_steps: u32,
+    /// From quarantine, by command: the process was killed twice while it was at them.
+    pub(crate) sent_again: u32,
 }

@@ -120,7 +120,7 @@ impl Desk {
             segment = segment.0,
             offset,
             deaths,
-            "the process died at this message again and again; it is quarantined and skipped"
+            "the process died each time it processed this message; it is quarantined and skipped"
         );
         self.give_up_excess();
         Ok(())

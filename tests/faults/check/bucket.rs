@@ -52,7 +52,7 @@ pub(crate) struct EntryObject {
     pub(crate) state: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 pub(crate) struct EntryStep {
     pub(crate) index: u64,
     pub(crate) iteration: u64,
@@ -66,7 +66,7 @@ pub(crate) struct EntryStep {
     pub(crate) response: Option<EntryPayload>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 pub(crate) struct EntryPayload {
     pub(crate) pointer: String,
     pub(crate) sha256: String,

@@ -27,7 +27,12 @@ const EXPLAINED: [(&str, &[Kind]); 3] = [
     ),
 ];
 
+/// A message that a process was at each time it was killed: it may be the message's fault.
+const QUARANTINED_MESSAGE: &str = "the process died each time it processed this message";
+const DEATHS: u32 = 2;
+
 pub(super) fn check(sidecar: &Sidecar, problems: &mut Problems) -> anyhow::Result<()> {
+    let mut kills = 0;
     for life in &sidecar.lives {
         let log = fs::read(&life.log)?;
         let log = String::from_utf8_lossy(&log);
@@ -40,10 +45,12 @@ pub(super) fn check(sidecar: &Sidecar, problems: &mut Problems) -> anyhow::Resul
             if line.contains(r#""message":"panicked""#) || line.contains("panicked at") {
                 problems.add(Problem::Panic, format!("{name}: {line}"));
             }
-            if is_unexplained_error(line, life) {
+            let is_poison = line.contains(QUARANTINED_MESSAGE) && kills >= DEATHS;
+            if !is_poison && is_unexplained_error(line, life) {
                 problems.add(Problem::ErrorLine, format!("{name}: {line}"));
             }
         }
+        kills += u32::from(matches!(life.end, Some(End::Killed)));
         for leak in &life.leaks {
             problems.add(Problem::Leak, format!("{name}: metrics: {leak}"));
         }

@@ -20,7 +20,7 @@ use crate::{
     bell::Bell,
     disk::{Reserve, SharedDisk, simulated::Fault},
     export::Sampler,
-    history::History,
+    history::{Basis, History},
     ids::{OtelSpanId, OtelTraceId},
     metrics::Metrics,
     outbox::{BatchId, Parcels, Quarantine, TraceBatches},
@@ -108,7 +108,12 @@ impl Process {
             Quarantine::open(Arc::clone(&disk), data_dir.join("quarantine"), SPOOL_BYTES);
         let objects = Parcels::open(Arc::clone(&disk), outbox.join("objects"));
         let index = IndexJournal::open(Arc::clone(&disk), outbox.join("index"), instance);
-        let history = History::on_disk(&disk, &data_dir.join("history.jsonl"), "store");
+        let redactor = Redactor::new::<&str>(&[], &[]).unwrap();
+        let basis = Basis {
+            store: "store".to_owned(),
+            redaction: redactor.rules(),
+        };
+        let history = History::on_disk(&disk, &data_dir.join("history.jsonl"), basis);
         let pipeline = Desk::new(Behind {
             follower,
             memory: MessageMemory::new(MEMORY_BYTES, usize::MAX),
@@ -131,7 +136,7 @@ impl Process {
             uploads,
             events,
             pruner: None,
-            redactor: Redactor::new::<&str>(&[], &[]).unwrap(),
+            redactor,
             print: None,
             metrics,
             clock: Arc::clone(&world.clock) as _,
