@@ -40,6 +40,9 @@ const FRESH: Duration = Duration::from_secs(10);
 /// A part without its beginning waits this long for it: until the last request that may have been
 /// made for it while it was fresh is over.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// One whose beginning is equal to another reconcile waits this long for the object of that one: for
+/// as long as anything may be equal to it.
+const LINKED: Duration = Duration::from_hours(24);
 /// Looking for other parts is given up if the store still refuses it after as many tries.
 const LOOKS: u32 = 10;
 /// After as many tries, whoever may not list or read never may.
@@ -149,6 +152,11 @@ impl Delivery<'_> {
                         }
                     }
                 }
+                // The next reconcile may be equal to this one, and says that it is in this place.
+                ([first, ..], None) if self.belongs_before(first) => {
+                    let put = self.put_body(&own, Place::IfFree).await?;
+                    (put == Put::Stored).then(|| self.delivered(&own))
+                }
                 ([first], _) => match self.join(first).await? {
                     Step::Done(delivered) => return Ok(*delivered),
                     Step::Written(delivered) => Some(*delivered),
@@ -180,10 +188,20 @@ impl Delivery<'_> {
             && (self.is_fresh() || self.shared.is_draining())
     }
 
+    /// Whether this is the beginning of what is stored in that place, and not stored itself.
+    fn belongs_before(&self, first: &Key) -> bool {
+        !self.label.is_fragment && self.key < *first && !self.unjoinable.contains(&self.key)
+    }
+
     /// Whether no part of this reconcile can have been stored without it.
     fn is_fresh(&self) -> bool {
+        self.age() <= FRESH
+    }
+
+    /// How long ago it ended. A clock that was ahead makes nothing young for ever.
+    fn age(&self) -> Duration {
         let (now, ended_at) = (self.shared.now(), self.label.line.ended_at);
-        now.since(ended_at).max(ended_at.since(now)) <= FRESH
+        now.since(ended_at).max(ended_at.since(now))
     }
 
     /// Whether the beginning of this reconcile may still come. While stopping there is time for
@@ -330,10 +348,8 @@ impl Delivery<'_> {
         self.unjoinable.retain(|key| *key != source);
         let object = match copied {
             Some(Copied { object, .. }) => object,
-            // It waits in the same outbox, or did a moment ago.
-            None if self.label.beginning.is_some() && self.is_recent() => {
-                return Err(UploadError::Early);
-            }
+            // It waits in the same outbox, or in quarantine.
+            None if self.age() < LINKED => return Err(UploadError::Early),
             None => return Ok(None),
         };
         let key = Key::of_reconcile(

@@ -185,8 +185,18 @@ impl Parcels {
 
     /// Whether something that an earlier process sealed still waits.
     pub fn has_left(&self) -> bool {
+        self.has_before(self.first_own)
+    }
+
+    /// Whether something that was sealed before this one still waits.
+    pub fn has_before(&self, id: ParcelId) -> bool {
         let first = self.waiting.first_key_value();
-        first.is_some_and(|(id, _)| self.is_left(*id))
+        first.is_some_and(|(first, _)| *first < id)
+    }
+
+    /// The one that is sealed next.
+    pub fn next(&self) -> ParcelId {
+        ParcelId(self.next)
     }
 
     /// Whether an earlier process sealed it.

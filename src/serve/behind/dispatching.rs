@@ -249,8 +249,10 @@ impl Desk {
 
     fn is_removable(&self, stored: &StoredIndex) -> bool {
         let first_undone = self.published.front().map(|published| published.ticket);
-        // NOTE: a batch of an earlier process may have the lines of parcels that it left behind.
-        let is_needed = self.behind.parcels.has_left() && !self.behind.index.is_own(&stored.batch);
+        // NOTE: a batch of an earlier process may have the lines of parcels that it left behind, and
+        // of those that were made of what it left in the log.
+        let has_backlog = self.behind.parcels.has_before(self.first_after_backlog);
+        let is_needed = has_backlog && !self.behind.index.is_own(&stored.batch);
         !is_needed && first_undone.is_none_or(|first| first > stored.ticket)
     }
 
@@ -262,6 +264,7 @@ impl Desk {
         let oldest = self.behind.assembler.oldest_arrival();
         if oldest.is_none_or(|oldest| oldest >= self.started_at) {
             self.is_backlog_published = true;
+            self.first_after_backlog = self.behind.parcels.next();
             self.behind.poison.relax();
             // Lines that were noted until now may be those of the backlog.
             let ticket = self.behind.history.ticket();

@@ -144,6 +144,7 @@ impl Desk {
             stored_index: Vec::new(),
             started_at: behind.clock.now(),
             is_backlog_published: false,
+            first_after_backlog: ParcelId::default(),
             next_parcel: ParcelId::default(),
             retries: Retries::new(behind.backoff, PATIENCE),
             store: StoreCondition::default(),
@@ -186,6 +187,8 @@ struct Desk {
     started_at: Timestamp,
     /// Everything that an earlier process left in the log is published.
     is_backlog_published: bool,
+    /// Parcels before this one may be of reconciles that an earlier process noted.
+    first_after_backlog: ParcelId,
     /// Parcels before this one were sent off at least once.
     next_parcel: ParcelId,
     /// Uploads that failed.
