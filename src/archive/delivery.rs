@@ -57,6 +57,8 @@ pub(super) struct Delivered {
     pub(super) bytes: u64,
     /// The object holds what somebody else stored too, or already held all of it.
     pub(super) is_joined: bool,
+    /// It already held all of it: who stored it notes that in the index.
+    pub(super) was_held: bool,
 }
 
 /// A parcel on its way.
@@ -71,6 +73,8 @@ struct Delivery<'s> {
     unjoinable: Vec<Key>,
     /// Those that another object holds all of, and that could not be removed.
     leftovers: Vec<Key>,
+    /// This try merged two objects into one, and nobody else notes that.
+    has_folded: bool,
 }
 
 /// An object of the store, copied to local disk.
@@ -102,6 +106,7 @@ pub(super) async fn deliver(
         label: parcel.label,
         unjoinable: Vec::new(),
         leftovers: Vec::new(),
+        has_folded: false,
     };
     delivery.run().await
 }
@@ -206,22 +211,21 @@ impl Delivery<'_> {
 
     /// Whether the beginning of this reconcile may still come. While stopping there is time for
     /// one that another sidecar is about to store, and for no more.
+    ///
+    /// NOTE: measured from the first try and not from when the part ended: the clock may have been
+    /// set meanwhile.
     fn waits_for_its_beginning(&self) -> bool {
         self.label.is_fragment
             && self.label.beginning.is_none()
-            && self.is_recent()
+            && self.shipment.failing_for < PATIENCE
             && self.shared.may_wait()
-    }
-
-    fn is_recent(&self) -> bool {
-        let (now, ended_at) = (self.shared.now(), self.label.line.ended_at);
-        ended_at <= now && now.since(ended_at) < PATIENCE
     }
 
     /// The parcel as it is, in this place.
     fn delivered(&self, key: &Key) -> Delivered {
         Delivered {
             is_joined: false,
+            was_held: false,
             ..self.delivered_as(key, self.label.line.clone(), self.body.bytes)
         }
     }
@@ -237,6 +241,7 @@ impl Delivery<'_> {
             label,
             bytes,
             is_joined: true,
+            was_held: false,
         }
     }
 
@@ -318,7 +323,10 @@ impl Delivery<'_> {
                 self.unjoinable.push(key.clone());
                 Step::Again
             }
-            Joined::Held(line) => Step::Done(Box::new(self.delivered_as(key, *line, stored_bytes))),
+            Joined::Held(line) => Step::Done(Box::new(Delivered {
+                was_held: !self.has_folded,
+                ..self.delivered_as(key, *line, stored_bytes)
+            })),
             Joined::Merged(line, mut merged) => {
                 let put = self.put_merged(key, &mut merged, version).await?;
                 match put {
@@ -406,6 +414,7 @@ impl Delivery<'_> {
         if put != Put::Stored {
             return Ok(());
         }
+        self.has_folded = true;
         let note = note_of_move(other, into).map_err(UploadError::Join)?;
         let place = Place::Instead(late.version);
         let archive = self.archive();

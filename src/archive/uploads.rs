@@ -50,6 +50,8 @@ pub enum Event {
         bytes: u64,
         /// The label is that of an object that other parcels may lead to as well.
         is_joined: bool,
+        /// The object held all of it before this try.
+        was_held: bool,
     },
     /// It is not in the store.
     Failed {
@@ -146,6 +148,8 @@ pub struct Shipment {
     pub is_retried: bool,
     /// How often it failed before.
     pub tries: u32,
+    /// How long ago it first failed, whatever the clock says.
+    pub failing_for: Duration,
 }
 
 /// Who hears how tries end: events go there, and the bell is rung for each.
@@ -222,11 +226,13 @@ impl Uploads {
                     label,
                     bytes,
                     is_joined,
+                    was_held,
                 }) => Event::Stored {
                     parcel,
                     label: Box::new(label),
                     bytes,
                     is_joined,
+                    was_held,
                 },
                 Err(failure) => Event::Failed { parcel, failure },
             }

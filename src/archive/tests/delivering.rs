@@ -100,6 +100,24 @@ async fn a_part_waits_for_its_beginning_but_not_forever() {
 }
 
 #[tokio::test]
+async fn a_part_waits_for_its_beginning_whatever_the_clock_is_set_to() {
+    for clock in [-LATER, 4, LATER] {
+        let place = Place::in_memory(1);
+        let mut process = place.process(-2 * LATER).at(clock).failing_for(0);
+        for seconds in [0, 89] {
+            process = process.failing_for(seconds);
+            let early = process.send(2..4).await;
+            assert!(matches!(early, Err(UploadError::Early)), "{early:?}");
+        }
+        // Another sidecar, whose clock is right, stores it and does not look for more.
+        place.process(-10).at(5).send(0..2).await.unwrap();
+        let delivered = process.failing_for(90).send(2..4).await.unwrap();
+        assert_complete(&delivered.label.line, 4, 1);
+        assert_eq!(place.only_steps().await, [0, 1, 2, 3]);
+    }
+}
+
+#[tokio::test]
 async fn a_stop_waits_for_a_beginning_that_is_about_to_come() {
     let place = Place::in_memory(1);
     let mut stopping = place.process(-10).at(4).draining();

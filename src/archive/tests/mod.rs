@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload, memory::InMemory};
@@ -106,6 +107,7 @@ impl Place {
             compression,
             parcels: parcels.unwrap(),
             tries: 0,
+            failing_for: None,
             _outbox: outbox,
         }
     }
@@ -148,6 +150,8 @@ struct Process {
     parcels: Parcels,
     /// How often everything that it sends was tried before.
     tries: u32,
+    /// How long ago everything that it sends was first tried; if it is not said, when it ended.
+    failing_for: Option<Duration>,
     _outbox: TempDir,
 }
 
@@ -161,6 +165,13 @@ impl Process {
     fn denied_before(self) -> Self {
         Self {
             tries: DENIALS,
+            ..self
+        }
+    }
+
+    fn failing_for(self, seconds: u64) -> Self {
+        Self {
+            failing_for: Some(Duration::from_secs(seconds)),
             ..self
         }
     }
@@ -194,7 +205,9 @@ impl Process {
         object.write_all(document.as_bytes()).unwrap();
         let parcel = object.finish().unwrap();
         let id = self.parcels.seal(parcel, &label, samples::at(0)).unwrap();
+        let since_its_end = self.shared.now().since(label.line.ended_at);
         Shipment {
+            failing_for: self.failing_for.unwrap_or(since_its_end),
             parcel: id,
             path: self.parcels.path_of(id),
             is_retried: false,

@@ -11,7 +11,7 @@ use std::{
 
 use super::Desk;
 use crate::{
-    archive::{MAX_UPLOAD_MEMORY, ReadyBatch, Shipment},
+    archive::{IndexKey, MAX_UPLOAD_MEMORY, ReadyBatch, Shipment},
     history::Ticket,
     outbox::{Note, ParcelId},
 };
@@ -41,6 +41,14 @@ pub(super) struct OnTheWay {
     bytes: u64,
     /// It failed before.
     is_retry: bool,
+}
+
+/// A line of the index that another parcel, which an earlier process left, leads to as well. After a
+/// crash that parcel has to find the line in its batch.
+#[derive(Debug)]
+pub(super) struct SharedLine {
+    pub(super) trace_id: String,
+    pub(super) batch: IndexKey,
 }
 
 /// A batch of the index that is in the store, or to be moved to the quarantine.
@@ -194,11 +202,14 @@ impl Desk {
             is_retry,
         };
         self.sending.insert(parcel, on_the_way);
+        let upload = Upload::Object(parcel);
+        let failing_since = self.retries.failing_since(&upload);
         self.behind.uploads.send(Shipment {
             parcel,
             path: self.behind.parcels.path_of(parcel),
             is_retried: self.behind.parcels.is_retried(parcel),
-            tries: self.retries.tries(&Upload::Object(parcel)),
+            tries: self.retries.tries(&upload),
+            failing_for: failing_since.map_or(Duration::ZERO, |since| self.since(since)),
         });
     }
 
@@ -227,6 +238,9 @@ impl Desk {
             return Ok(());
         }
         self.behind.follower.sync_done()?;
+        let parcels = &self.behind.parcels;
+        self.shared_lines
+            .retain(|line| parcels.has_left_of(&line.trace_id));
         let stored = std::mem::take(&mut self.stored_index);
         let (removable, others) = stored
             .into_iter()
@@ -253,6 +267,10 @@ impl Desk {
         // of those that were made of what it left in the log.
         let has_backlog = self.behind.parcels.has_before(self.first_after_backlog);
         let is_needed = has_backlog && !self.behind.index.is_own(&stored.batch);
+        let is_shared = |line: &SharedLine| {
+            line.batch == stored.batch.key && self.behind.parcels.has_left_of(&line.trace_id)
+        };
+        let is_needed = is_needed || self.shared_lines.iter().any(is_shared);
         !is_needed && first_undone.is_none_or(|first| first > stored.ticket)
     }
 

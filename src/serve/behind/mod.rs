@@ -36,7 +36,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 pub(super) use self::poison::PoisonGuard;
 use self::{
     committing::{Published, Unsettled},
-    dispatching::{OnTheWay, PATIENCE, StoredIndex, Upload},
+    dispatching::{OnTheWay, PATIENCE, SharedLine, StoredIndex, Upload},
     publishing::Job,
     quarantining::QuarantineWatch,
     retrying::StoreCondition,
@@ -142,6 +142,7 @@ impl Desk {
             sending: HashMap::new(),
             sending_index: HashSet::new(),
             stored_index: Vec::new(),
+            shared_lines: Vec::new(),
             started_at: behind.clock.now(),
             is_backlog_published: false,
             first_after_backlog: ParcelId::default(),
@@ -184,6 +185,7 @@ struct Desk {
     sending_index: HashSet<PathBuf>,
     /// Batches of the index that are in the store or refused there, and still on disk.
     stored_index: Vec<StoredIndex>,
+    shared_lines: Vec<SharedLine>,
     started_at: Timestamp,
     /// Everything that an earlier process left in the log is published.
     is_backlog_published: bool,

@@ -10,9 +10,9 @@ use std::{
 };
 
 use super::{
-    Desk,
+    Behind, Desk,
     committing::is_disk_full,
-    dispatching::{StoredIndex, Upload},
+    dispatching::{SharedLine, StoredIndex, Upload},
 };
 use crate::{
     archive::Event,
@@ -117,6 +117,7 @@ impl Desk {
                     mut label,
                     bytes,
                     is_joined,
+                    was_held,
                 } => {
                     self.note_success(&Upload::Object(parcel));
                     self.behind.metrics.object_stored(bytes);
@@ -126,6 +127,11 @@ impl Desk {
                     if self.behind.parcels.is_retried(parcel) {
                         // It was noted when it went into quarantine.
                         label.line.revision = label.line.revision.saturating_add(1);
+                    }
+                    if was_held && self.is_noted(parcel) {
+                        label.line.object.state = PayloadState::Stored;
+                        self.finish_parcel(parcel, &label, PayloadState::Stored);
+                        continue;
                     }
                     if is_joined {
                         self.joined.insert(parcel);
@@ -170,12 +176,20 @@ impl Desk {
         }
     }
 
+    /// Whether this very parcel was noted before, by a process that died since. What the object got
+    /// from others meanwhile is noted by those.
+    fn is_noted(&self, parcel: ParcelId) -> bool {
+        let Behind { parcels, index, .. } = &self.behind;
+        if parcels.is_retried(parcel) {
+            return false;
+        }
+        let line = parcels.read(parcel).map(|parcel| parcel.label.line);
+        line.is_ok_and(|line| index.find(&line.trace_id, 0, line.coverage()).is_some())
+    }
+
     /// It is known what became of a parcel: its line and its spans can say so.
     pub(super) fn resolve(&mut self, parcel: ParcelId, mut label: Label, state: PayloadState) {
         label.line.object.state = state;
-        let retries = u32::from(self.behind.parcels.is_retried(parcel));
-        // What was merged with something else is not what the next reconcile is compared with.
-        let is_merged = label.line.revision > retries;
         if let Err(error) = self.note_in_index(&mut label.line) {
             // NOTE: the parcel stays. It is the only durable copy of the line.
             tracing::warn!(%error, "cannot write to the index yet");
@@ -187,12 +201,29 @@ impl Desk {
             });
             return;
         }
-        if self.joined.remove(&parcel) || retries > 0 || self.behind.parcels.has_left() {
+        let is_retried = self.behind.parcels.is_retried(parcel);
+        if self.joined.remove(&parcel) || is_retried || self.behind.parcels.has_left() {
             // Its records may be in the log still, or another parcel of it in the outbox, which
             // leads to the same line or, where the object knows nothing of a try before, to one of
             // the same revision.
             self.behind.index.remember(&label.line);
         }
+        self.finish_parcel(parcel, &label, state);
+        if self.behind.parcels.has_left_of(&label.line.trace_id)
+            && let Some(batch) = self.behind.index.open_batch_of(&label.line)
+        {
+            self.shared_lines.push(SharedLine {
+                trace_id: label.line.trace_id,
+                batch,
+            });
+        }
+    }
+
+    /// What became of a parcel is noted: it need not be kept.
+    fn finish_parcel(&mut self, parcel: ParcelId, label: &Label, state: PayloadState) {
+        let retries = u32::from(self.behind.parcels.is_retried(parcel));
+        // What was merged with something else is not what the next reconcile is compared with.
+        let is_merged = label.line.revision > retries;
         self.sending.remove(&parcel);
         self.behind.parcels.finish(parcel);
         let subject = label.subject.identity();
@@ -208,7 +239,7 @@ impl Desk {
         } else if !label.is_fragment {
             history.object_lost(&subject, label.fingerprint);
         }
-        self.settle_awaiting(parcel, &label);
+        self.settle_awaiting(parcel, label);
     }
 
     /// It is known, or was waited for in vain, what became of the object that this links to.

@@ -185,6 +185,14 @@ impl IndexJournal {
         appended
     }
 
+    /// The batch that this line was just appended to.
+    pub fn open_batch_of(&self, line: &Line) -> Option<IndexKey> {
+        let partition = Partition::of(line.started_at);
+        let mut open = self.open.iter().rev();
+        let batch = open.find(|batch| batch.key.partition == partition)?;
+        Some(batch.key.clone())
+    }
+
     /// Closes what has been open for long enough or is full; with `all`, everything. A batch that
     /// can't be closed is tried again later, and does not keep the others from it.
     pub fn close_due(&mut self, now: Timestamp, all: bool) -> io::Result<()> {

@@ -95,6 +95,10 @@ impl World {
         *self.events.entry(event).or_default() += 1;
     }
 
+    pub(super) fn has_lost_power(&self) -> bool {
+        self.events.contains_key("power failure")
+    }
+
     pub(super) fn advance(&self, time: Duration) {
         self.clock.advance(time);
         self.disk.set_time(self.clock.now());
