@@ -23,6 +23,7 @@ mod store;
 mod world;
 
 use std::{
+    collections::BTreeMap,
     env,
     num::NonZero,
     panic::{self, AssertUnwindSafe},
@@ -43,6 +44,17 @@ const EVENTS: usize = 120;
 const FEW_EVENTS: usize = 12;
 /// How many of them, unless it is to be all.
 const CRASHES: u64 = 12;
+
+/// What has to happen in a hundred runs, or they prove nothing: about half of what does.
+const EXPECTED: &[(&str, u64)] = &[
+    ("crash", 70),
+    ("stop", 40),
+    ("clock set", 9),
+    ("refused", 25),
+    ("not acknowledged", 400),
+    ("joined", 300),
+    ("unchanged", 250),
+];
 
 /// One run: several lives of the sidecar, then the check.
 fn simulate(seed: u64, deaths: &[Death]) -> World {
@@ -77,7 +89,8 @@ fn simulate_short(seed: u64, crash_at: Option<u64>, death: Death) -> u64 {
 fn begin(seed: u64) -> World {
     // Pauses between tries are random.
     fastrand::seed(seed);
-    let world = World::new(seed);
+    let mut world = World::new(seed);
+    world.count("run");
     world.disk.count_reads();
     world
 }
@@ -87,7 +100,10 @@ fn end(world: &mut World) {
     let mut process = Process::start(world).unwrap();
     process.finish(world);
     drop(process);
-    check(world);
+    let checked = check(world);
+    world.count_many("acknowledged", checked.payloads);
+    world.count_many("joined", checked.joined);
+    world.count_many("unchanged", checked.unchanged);
 }
 
 /// A process until it dies or is told to stop.
@@ -98,6 +114,7 @@ fn live(world: &mut World, events: usize) {
     let events = world.random.usize(1..events);
     for _ in 0..events {
         if world.disk.is_crashed() {
+            world.count("crash");
             return;
         }
         process.live_a_little(world);
@@ -111,20 +128,33 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok()?.parse().ok()
 }
 
-fn simulate_all(seeds: u64, simulate: impl Fn(u64) + Sync) {
+/// What happened in all runs together; empty if only one seed was asked for.
+type Events = BTreeMap<&'static str, u64>;
+
+fn simulate_all(seeds: u64, simulate: impl Fn(u64) -> Events + Sync) -> Events {
     if let Some(seed) = number("SPANPLANE_SIMULATION_SEED") {
-        return simulate(seed);
+        simulate(seed);
+        return Events::new();
     }
     let seeds = number("SPANPLANE_SIMULATION_SEEDS").unwrap_or(seeds);
     let seeds = REGRESSIONS.iter().copied().chain(0..seeds);
     let seeds = Mutex::new(seeds);
+    let total = Mutex::new(Events::new());
     let next = || seeds.lock().unwrap().next();
     let work = || {
         while let Some(seed) = next() {
             let simulated = panic::catch_unwind(AssertUnwindSafe(|| simulate(seed)));
-            if let Err(failure) = simulated {
-                eprintln!("the simulation with SPANPLANE_SIMULATION_SEED={seed} failed");
-                panic::resume_unwind(failure);
+            match simulated {
+                Ok(events) => {
+                    let mut total = total.lock().unwrap();
+                    for (event, count) in events {
+                        *total.entry(event).or_default() += count;
+                    }
+                }
+                Err(failure) => {
+                    eprintln!("the simulation with SPANPLANE_SIMULATION_SEED={seed} failed");
+                    panic::resume_unwind(failure);
+                }
             }
         }
     };
@@ -134,18 +164,35 @@ fn simulate_all(seeds: u64, simulate: impl Fn(u64) + Sync) {
             scope.spawn(work);
         }
     });
+    total.into_inner().unwrap()
+}
+
+/// Each of these happened at least as often per hundred runs.
+fn assert_happened(total: &Events, expected: &[(&str, u64)]) {
+    if total.is_empty() {
+        return;
+    }
+    let runs = total["run"];
+    for (event, per_hundred) in expected {
+        let count = total.get(event).copied().unwrap_or_default();
+        assert!(count * 100 >= per_hundred * runs, "{event}: {total:?}");
+    }
 }
 
 #[test]
 fn what_was_acknowledged_arrives_once_wherever_the_process_is_killed() {
-    simulate_all(SEEDS, |seed| drop(simulate(seed, &[Death::Killed])));
+    let total = simulate_all(SEEDS, |seed| simulate(seed, &[Death::Killed]).events);
+    assert_happened(&total, EXPECTED);
+    assert_happened(&total, &[("acknowledged", 8_000)]);
 }
 
 #[test]
 fn what_was_synced_arrives_wherever_the_power_fails() {
-    simulate_all(SEEDS, |seed| {
-        simulate(seed, &[Death::Killed, Death::PowerFailure]);
+    let total = simulate_all(SEEDS, |seed| {
+        simulate(seed, &[Death::Killed, Death::PowerFailure]).events
     });
+    assert_happened(&total, EXPECTED);
+    assert_happened(&total, &[("acknowledged", 5_000), ("power failure", 80)]);
 }
 
 #[test]
@@ -180,5 +227,6 @@ fn a_short_life_can_end_at_any_of_its_operations() {
                 crashes.nth(usize::try_from(stride).unwrap() - 2);
             }
         }
+        Events::new()
     });
 }

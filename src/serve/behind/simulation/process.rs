@@ -242,6 +242,8 @@ impl Process {
         let appended = self.appender.append(sent.record.clone()).now_or_never();
         if let Some(Ok(())) = appended {
             world.acknowledge(Acknowledged::new(&sent));
+        } else if !world.disk.is_crashed() {
+            world.count("not acknowledged");
         }
     }
 

@@ -69,6 +69,8 @@ pub(super) struct World {
     pub(super) is_collector_away: bool,
     /// Spans that reached the collector, by trace and span id in hex.
     pub(super) spans: BTreeSet<(String, String)>,
+    /// Keys that the store refused for a while.
+    pub(super) refused: BTreeSet<String>,
     /// What happened, for messages of failing tests.
     pub(super) events: BTreeMap<&'static str, u64>,
 }
@@ -87,12 +89,17 @@ impl World {
             unsynced: Vec::new(),
             is_collector_away: false,
             spans: BTreeSet::new(),
+            refused: BTreeSet::new(),
             events: BTreeMap::new(),
         }
     }
 
     pub(super) fn count(&mut self, event: &'static str) {
-        *self.events.entry(event).or_default() += 1;
+        self.count_many(event, 1);
+    }
+
+    pub(super) fn count_many(&mut self, event: &'static str, times: u64) {
+        *self.events.entry(event).or_default() += times;
     }
 
     pub(super) fn has_lost_power(&self) -> bool {
@@ -131,6 +138,8 @@ impl World {
         let refused = Quarantine::list(&self.disk, FilePath::new(QUARANTINE)).unwrap();
         for file in refused.iter().filter(|file| file.what.is_sendable()) {
             self.count("refused");
+            let note = file.note(&self.disk);
+            self.refused.extend(note.map(|note| note.what));
             Quarantine::retry(&self.disk, file).unwrap();
         }
     }
