@@ -79,7 +79,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Parser;
 use serde_json::Value;
 
@@ -91,8 +91,9 @@ use self::{
     wording::seconds,
 };
 
-/// What `cargo test` runs.
-const QUICK_ROUNDS: u32 = 2;
+/// What `cargo test` runs: few rounds, with every kind of fault.
+const QUICK_ROUNDS: u32 = 3;
+const QUICK_SEED: u64 = 51;
 
 /// Random faults against the real program
 #[derive(Debug, Parser)]
@@ -107,7 +108,7 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     first: u32,
     /// Decides on load and faults
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = QUICK_SEED)]
     seed: u64,
     /// In place of rounds, fill a spool of this many MiB while store and collector are down
     #[arg(long, value_name = "MIB", num_args = 0..=1, default_missing_value = "1024")]
@@ -194,10 +195,15 @@ impl Options {
         let stores = self.stores().into_iter();
         let mut plays: Vec<_> = stores.map(|kind| (kind, Play::Rounds(rounds))).collect();
         // Whoever asks for rounds gets these alone.
-        if self.rounds == QUICK_ROUNDS && self.store.is_empty() {
+        if self.is_quick() && self.store.is_empty() {
             plays.push((store, Play::Outage(outage::QUICK_SPOOL_MIB)));
         }
         plays
+    }
+
+    /// Whether this is what `cargo test` runs.
+    fn is_quick(&self) -> bool {
+        (self.seed, self.first, self.rounds) == (QUICK_SEED, 1, QUICK_ROUNDS)
     }
 
     fn program(&self) -> PathBuf {
@@ -205,12 +211,15 @@ impl Options {
         self.program.clone().unwrap_or_else(built)
     }
 
-    fn minio(&self) -> Option<PathBuf> {
+    fn minio(&self) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(minio) = &self.minio {
+            ensure!(minio.is_file(), "there is no MinIO at {}", minio.display());
+            return Ok(Some(minio.clone()));
+        }
         let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
         let cached = cache.map(|cache| cache.join("spanplane-peers/bin/minio"));
-        let minio = self.minio.clone().or(cached);
-        minio.filter(|minio| minio.is_file())
+        Ok(cached.filter(|minio| minio.is_file()))
     }
 }
 
@@ -236,6 +245,11 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let missing = plan::faults_missing_in(&rounds);
+    ensure!(
+        !options.is_quick() || missing.is_empty(),
+        "these rounds lack faults: {missing:?}"
+    );
     // For the checks' client of the store; there is none before.
     drop(rustls::crypto::ring::default_provider().install_default());
     // NOTE: before there are threads.
@@ -258,7 +272,7 @@ async fn test(
     let mut left_out = BTreeSet::new();
     let plays = options.plays(rounds);
     for (kind, play) in plays {
-        let minio = options.minio();
+        let minio = options.minio()?;
         if kind == store::Kind::Minio && minio.is_none() {
             left_out.insert("MinIO: set MINIO to its path".to_owned());
             continue;
@@ -299,6 +313,10 @@ async fn test(
     }
     if let Some(path) = &options.json {
         write_figures(path, &reports)?;
+    }
+    if reports.is_empty() {
+        println!("FAILED: nothing was tested");
+        return Ok(ExitCode::FAILURE);
     }
     let failed: Vec<_> = reports.iter().filter(|report| !report.holds()).collect();
     for report in &failed {

@@ -6,7 +6,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use tokio::time::Instant;
 
 use crate::{
@@ -62,6 +62,14 @@ pub(crate) async fn half_open(
 ) -> anyhow::Result<(Run, Option<MemoryGroup>)> {
     let (mut run, group) = start(setup, fence, HALF_OPEN_SPOOL_MIB).await?;
     run.half_open(pipelines, setup.seed).await?;
+    let answers = run.ledger.answers();
+    let failed: u64 = answers.failed.values().sum();
+    ensure!(
+        answers.acknowledged + failed == 2 * pipelines as u64 && failed * 10 < answers.acknowledged,
+        "of {pipelines} pipelines {} messages were acknowledged: {:?}",
+        answers.acknowledged,
+        answers.failed
+    );
     Ok((run, group))
 }
 

@@ -4,7 +4,7 @@
 //! round can be planned again on any machine. Whether a fault can be injected there is decided
 //! when its turn comes.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use fastrand::Rng;
 
@@ -146,6 +146,20 @@ impl Fault {
         }
     }
 
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Kill(_) | Self::KillTwice(..) => "kill -9",
+            Self::Terminate(_) => "SIGTERM",
+            Self::Pause(..) => "SIGSTOP",
+            Self::Reconfigure { .. } => "other settings",
+            Self::Store(_) => "store",
+            Self::Collector(_) => "collector",
+            Self::DiskFull { .. } => "disk full",
+            Self::InodesExhausted => "inodes exhausted",
+            Self::Clock(_) => "clock",
+        }
+    }
+
     fn draw(rng: &mut Rng, who: Who) -> Self {
         match rng.u32(..100) {
             0..34 => Self::Kill(who),
@@ -242,6 +256,27 @@ impl Round {
             .iter()
             .any(|event| matches!(event.what, What::Begin(Fault::Clock(_))))
     }
+}
+
+/// Names of faults that none of these rounds has.
+pub(crate) fn faults_missing_in(rounds: &[Round]) -> BTreeSet<&'static str> {
+    let mut missing = BTreeSet::from([
+        "kill -9",
+        "SIGTERM",
+        "SIGSTOP",
+        "other settings",
+        "store",
+        "collector",
+        "disk full",
+        "inodes exhausted",
+        "clock",
+    ]);
+    for event in rounds.iter().flat_map(|round| &round.events) {
+        if let What::Begin(fault) = &event.what {
+            missing.remove(fault.name());
+        }
+    }
+    missing
 }
 
 impl Load {

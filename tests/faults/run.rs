@@ -255,6 +255,7 @@ impl Stage {
             Fault::Store(fault) => {
                 let begun = self.store.begin(fault).await;
                 self.tally.store_faults += u32::from(begun);
+                self.note_left_out(begun, || format!("store {fault:?}"));
                 self.active.extend(begun.then_some(kind));
             }
             Fault::Collector(fault) => {
@@ -281,7 +282,18 @@ impl Stage {
             None => false,
         };
         self.tally.disk_faults += u32::from(begun);
+        self.note_left_out(begun, || {
+            format!("{fault:?} on the data directory's volume")
+        });
         self.active.extend(begun.then_some(Kind::Disk));
+    }
+
+    /// Says so if a fault could not be injected, and why not is not known yet.
+    fn note_left_out(&mut self, begun: bool, fault: impl FnOnce() -> String) {
+        if !begun && self.volume.is_some() {
+            let left_out = format!("{}: the volume was busy, at least once", fault());
+            self.left_out.insert(left_out);
+        }
     }
 
     async fn end(&mut self, kind: Kind) -> anyhow::Result<()> {

@@ -296,14 +296,15 @@ impl Sidecar {
             return Ok(());
         }
         let life = self.life()?;
-        let Some(address) = metrics_address(&life.log)? else {
-            return Ok(());
-        };
+        let address = metrics_address(&life.log)?;
+        let address = address.context("the log does not name the address of /metrics")?;
         let mut stream = TcpStream::connect(address).await?;
         let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         stream.write_all(request).await?;
         let mut metrics = String::new();
         stream.read_to_string(&mut metrics).await?;
+        let is_answer = metrics.starts_with("HTTP/1.1 200") && metrics.contains("spanplane_");
+        ensure!(is_answer, "/metrics answers {metrics:?}");
         let leaks = metrics.lines().filter(|line| holds_canary(line.as_bytes()));
         life.leaks.extend(leaks.map(ToOwned::to_owned));
         Ok(())

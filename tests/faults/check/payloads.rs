@@ -71,9 +71,18 @@ fn find(sent: &Sent, entry: Option<&Entry>, bucket: &Bucket) -> Result<(), &'sta
         .iter()
         .find(|step| step.span_id == sent.span_id)
         .ok_or("step not in the entry")?;
-    let Content::Payload(expected) = &sent.content else {
-        let is_told = Content::Error(step.error.clone().unwrap_or_default()) == sent.content;
-        return is_told.then_some(()).ok_or("error not in the entry");
+    let object = bucket.objects.get(&entry.object.key);
+    let expected = match &sent.content {
+        Content::Payload(expected) => expected,
+        Content::Error(error) => {
+            if step.error.as_ref() != Some(error) {
+                return Err("error not in the entry");
+            }
+            // NOTE: the object of an equal reconcile has the same errors, under its own ids.
+            let object = object.ok_or("the entry's object does not exist")?;
+            let is_there = object.errors.values().any(|stored| stored == error);
+            return is_there.then_some(()).ok_or("error not in the object");
+        }
     };
     let payload = match sent.kind {
         RecordKind::Request => &step.request,
@@ -87,10 +96,7 @@ fn find(sent: &Sent, entry: Option<&Entry>, bucket: &Bucket) -> Result<(), &'sta
     if entry.object.state == "dropped" {
         return Err("the entry says that it was dropped");
     }
-    let object = bucket
-        .objects
-        .get(&entry.object.key)
-        .ok_or("the entry's object does not exist")?;
+    let object = object.ok_or("the entry's object does not exist")?;
     match object.payloads.get(&payload.pointer) {
         None => Err("nothing at the entry's pointer"),
         Some(stored) if *stored != hash => Err("another payload at the entry's pointer"),
