@@ -186,6 +186,11 @@ impl Limits {
         })
     }
 
+    /// How often the server was killed for its memory.
+    pub(crate) fn kills(&self) -> u64 {
+        self.rows.iter().map(|row| row.killed).sum()
+    }
+
     pub(crate) fn table(&self) -> String {
         let limit = self.limit_bytes >> 20;
         let mut lines = format!("\n{}: in a control group of {limit} MiB\n", self.scenario);

@@ -80,7 +80,7 @@ mod xr;
 
 use std::{env, fs, path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 use rustix::process::setpriority_process;
 use serde_json::json;
@@ -186,6 +186,7 @@ fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
         told.push(serde_json::to_value(stored)?);
     }
     let is_wanted = |name: &str| arguments.wants(name, false);
+    let mut kills = 0;
     if Limits::names().any(|name| is_wanted(&name)) {
         if let Some(error) = Limits::obstacle() {
             println!("\n{}: LEFT OUT: {error:#}", Limits::NAME);
@@ -193,6 +194,7 @@ fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
         } else {
             let limits = Limits::measure(&runtime, is_wanted)?;
             println!("{}", limits.table());
+            kills += limits.kills();
             told.push(serde_json::to_value(limits)?);
         }
     }
@@ -204,6 +206,7 @@ fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
         } else {
             let limits = ViewerLimits::measure(&runtime)?;
             println!("{}", limits.table());
+            kills += limits.kills();
             told.push(serde_json::to_value(limits)?);
         }
     }
@@ -219,6 +222,7 @@ fn measure_all(arguments: &Arguments) -> anyhow::Result<()> {
         fs::write(path, serde_json::to_string_pretty(&told)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
+    ensure!(kills == 0, "killed {kills} times for using too much memory");
     Ok(())
 }
 

@@ -134,6 +134,11 @@ impl ViewerLimits {
         })
     }
 
+    /// How often the server was killed for its memory.
+    pub(crate) fn kills(&self) -> u64 {
+        self.rows.iter().map(|row| row.killed).sum()
+    }
+
     pub(crate) fn table(&self) -> String {
         let (limit, document) = (self.limit_bytes >> 20, self.document_bytes >> 20);
         let mut lines = vec![
