@@ -203,6 +203,7 @@ impl Sidecar {
         let ending = Arc::new(Ending::default());
         let behind = start_behind(Behind {
             follower,
+            appender: spool.appender(),
             memory,
             poison: PoisonGuard::open(
                 Arc::clone(&disk),

@@ -258,14 +258,7 @@ impl Sidecar {
         let Place {
             program, data_dir, ..
         } = &self.place;
-        let messages = match fs::read_dir(data_dir.join("quarantine")) {
-            Ok(entries) => entries
-                .flatten()
-                .filter(|entry| is_message(&entry.path()))
-                .count(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(error.into()),
-        };
+        let messages = self.quarantined_messages()?;
         if messages > 0 {
             let mut command = Command::new(program);
             command
@@ -274,6 +267,41 @@ impl Sidecar {
             let output = command.output().await?;
             let told = String::from_utf8_lossy(&output.stderr);
             ensure!(output.status.success(), "quarantine retry: {told}");
+        }
+        Ok(messages)
+    }
+
+    /// Waits until what was to be sent again has left its quarantine.
+    pub(crate) async fn wait_until_sent_again(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while self.quarantined_messages()? > 0 {
+            let name = self.place.name;
+            ensure!(
+                !self.notice_death()?,
+                "{name} died while it sent messages again"
+            );
+            ensure!(
+                begun.elapsed() < PATIENCE,
+                "messages stay in the quarantine of {name}"
+            );
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Messages in its quarantine, whether they are to be sent again or not.
+    fn quarantined_messages(&self) -> anyhow::Result<u32> {
+        let quarantine = self.place.data_dir.join("quarantine");
+        let mut messages = 0;
+        for folder in [quarantine.join("retry"), quarantine] {
+            match fs::read_dir(folder) {
+                Ok(entries) => {
+                    let entries = entries.flatten();
+                    messages += entries.filter(|entry| is_message(&entry.path())).count();
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(u32::try_from(messages)?)
     }

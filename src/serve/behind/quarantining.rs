@@ -1,11 +1,12 @@
-//! Quarantining: what the store will not have is moved out of the way, and comes back on command.
+//! Quarantining: what the store will not have is moved out of the way. It comes back on command
+//! (`taking_back`).
 //!
 //! Invariant: the index entry of an object is durable before the object moves, and says `queued`: the
 //! object is not in the store, and not lost. When it is stored after all, or lost, an entry of the
 //! next revision says so. A message at which the process died twice is skipped only once it is here.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     time::{Duration, Instant},
 };
@@ -20,8 +21,9 @@ use crate::{
     archive::StoreError,
     line::{Line, PayloadState},
     metrics::{ObjectLoss, SpanLoss},
-    outbox::{Label, Note, ParcelId, Quarantinable, Quarantined, TraceBatches},
+    outbox::{Label, MessageName, Note, ParcelId, Quarantinable, Quarantined, TraceBatches},
     record::{Position, Record},
+    spool::Appended,
 };
 
 /// How often it is looked for what a person did to the quarantine.
@@ -35,7 +37,9 @@ pub(super) struct QuarantineWatch {
     looked_at: Option<Instant>,
     counted_at: Option<Instant>,
     /// Files that somebody wants to be sent again and that can't be taken, as the log says.
-    untakeable: BTreeSet<u64>,
+    pub(super) untakeable: BTreeSet<u64>,
+    /// Messages that are in the log again, and still here.
+    pub(super) appended: BTreeMap<u64, Appended>,
     /// The log says that what does not fit can't be given up.
     told_of_excess: bool,
 }
@@ -96,12 +100,17 @@ impl Desk {
 
     fn keep_record(&mut self, position: Position, record: &Record) -> io::Result<()> {
         let Position { segment, offset } = position;
-        let name = format!("{:020}-{offset}.message", segment.0);
+        let name = MessageName {
+            position,
+            kind: record.kind,
+            received_at: record.received_at,
+        };
         let quarantine = &self.behind.quarantine;
         // A process that died before it could note that the record is done.
-        if quarantine.has(&name) {
+        if quarantine.has_message(&name) {
             return Ok(());
         }
+        let name = name.to_string();
         let (kind, deaths) = (record.kind.as_str(), self.behind.poison.deaths_at(position));
         let note = Note {
             what: format!("{kind} at offset {offset} of segment {}", segment.0),
@@ -196,47 +205,6 @@ impl Desk {
             }
         }
         self.behind.metrics.quarantine_holds(quarantine.bytes());
-    }
-
-    fn take_back_retried(&mut self) {
-        let retried = match self.behind.quarantine.retried() {
-            Ok(retried) => retried,
-            Err(error) => {
-                tracing::warn!(%error, "cannot look into the quarantine");
-                return;
-            }
-        };
-        let is_there = |id: &u64| retried.iter().any(|file| file.id == *id);
-        self.watch.untakeable.retain(is_there);
-        for file in retried {
-            let (path, name) = (&file.path, &file.name);
-            let taken = match (file.what, &self.behind.tracing) {
-                (Quarantinable::Object, _) => {
-                    let now = self.behind.clock.now();
-                    self.behind.parcels.take_back(path, now)
-                }
-                (Quarantinable::Index, _) => self.behind.index.take_back(path, name),
-                (Quarantinable::Spans, Some(tracing)) => tracing.batches.take_back(path, name),
-                // They wait until there is a collector. A message is only moved there by hand.
-                (Quarantinable::Spans, None) | (Quarantinable::Message, _) => continue,
-            };
-            match taken {
-                Ok(()) => {
-                    self.watch.untakeable.remove(&file.id);
-                    tracing::info!(id = file.id, "sending again what was in quarantine");
-                    self.behind.quarantine.release(&file);
-                }
-                Err(error) => {
-                    if self.watch.untakeable.insert(file.id) {
-                        tracing::warn!(
-                            id = file.id, %error,
-                            "cannot take a file out of quarantine; it stays there (spanplane \
-                             quarantine rm)"
-                        );
-                    }
-                }
-            }
-        }
     }
 
     fn give_up_excess(&mut self) {
