@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use spanplane::record::{Record, RecordKind};
 use support::{
     PATIENCE, assert_all_payloads_stored, capture, documents, emit_all, folder_archive, message,
@@ -153,6 +154,33 @@ async fn a_message_at_which_the_process_is_killed_twice_is_skipped_and_kept() {
         .await;
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert_eq!(listed, "nothing is in quarantine\n");
+}
+
+#[tokio::test]
+async fn a_stop_that_runs_out_of_time_is_not_blamed_on_what_is_processed() {
+    let place = Place::new();
+    // Printed into a pipe that nobody reads, it is processed for ever.
+    let large = format!("{{\"slow\":\"{}\"}}", "x".repeat(500_000));
+    let slow = message("slow", 0, RecordKind::Request, &large);
+    for life in 0..3 {
+        let mut running = place
+            .start(&["--format=text", "--shutdown-timeout=10ms"])
+            .await;
+        if life == 0 {
+            emit_all(&mut place.client(), std::slice::from_ref(&slow)).await;
+        }
+        let is_stuck = || in_progress(&place).is_some();
+        until("the message is processed", is_stuck).await;
+        let pid = i32::try_from(running.child.id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        assert!(running.child.wait().await.unwrap().success());
+        assert_eq!(in_progress(&place), None);
+    }
+    let running = place.start(&["--shutdown-timeout=1m"]).await;
+    let (status, ..) = running.terminate().await;
+    assert!(status.success());
+    let stored = documents(&folder_archive(&place.data_dir().join("store"))).await;
+    assert_all_payloads_stored(&[slow], &stored);
 }
 
 #[tokio::test]

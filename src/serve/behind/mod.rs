@@ -11,6 +11,7 @@
 mod committing;
 mod dispatching;
 mod following;
+mod in_progress;
 mod paced;
 mod payloads;
 mod poison;
@@ -35,7 +36,6 @@ use std::{
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-pub(super) use self::poison::PoisonGuard;
 use self::{
     committing::{Published, Unsettled},
     dispatching::{OnTheWay, PATIENCE, StoredIndex, Upload},
@@ -44,6 +44,7 @@ use self::{
     retrying::StoreCondition,
     settling::{Awaiting, Unresolved},
 };
+pub(super) use self::{in_progress::InProgress, poison::PoisonGuard};
 use crate::{
     archive::{Event, Forget, IndexJournal, PruneStep, Pruner, Uploads},
     assemble::Assembler,
