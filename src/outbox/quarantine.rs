@@ -197,6 +197,16 @@ impl Quarantine {
         })
     }
 
+    /// Whether this file fits in without pushing others out.
+    pub fn has_room_for(&self, path: &Path) -> bool {
+        let length = self.disk.open(path).and_then(|file| file.length());
+        // Whoever can't tell tries again.
+        let Ok(length) = length else { return false };
+        let held = self.lock();
+        let bytes: u64 = held.files.values().map(|file| disk_use(file.bytes)).sum();
+        bytes + disk_use(length) <= self.max_bytes && held.files.len() < MAX_FILES
+    }
+
     /// The oldest that does not fit. It is to be [given up](Self::give_up).
     pub fn excess(&self) -> Option<Quarantined> {
         let held = self.lock();

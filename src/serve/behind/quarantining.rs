@@ -14,11 +14,11 @@ use std::{
 use super::{
     Desk,
     committing::is_disk_full,
-    dispatching::StoredIndex,
+    dispatching::{Refusal, StoredIndex},
     settling::{Awaiting, Waits},
 };
 use crate::{
-    archive::StoreError,
+    archive::UploadError,
     line::{Line, PayloadState},
     metrics::{ObjectLoss, SpanLoss},
     outbox::{Label, MessageName, Note, ParcelId, Quarantinable, Quarantined, TraceBatches},
@@ -45,10 +45,14 @@ pub(super) struct QuarantineWatch {
 }
 
 impl Desk {
-    pub(super) fn note(&self, what: &str, error: &StoreError) -> Note {
+    pub(super) fn note(&self, what: &str, failure: &UploadError) -> Note {
+        let reason = match failure.detail() {
+            detail if detail.is_empty() => failure.to_string(),
+            detail => format!("{failure}: {detail}"),
+        };
         Note {
             what: what.to_owned(),
-            reason: format!("{error}: {}", error.detail()),
+            reason,
             since: self.behind.clock.now(),
         }
     }
@@ -58,7 +62,7 @@ impl Desk {
         &mut self,
         parcel: ParcelId,
         mut label: Label,
-        error: &StoreError,
+        failure: &UploadError,
     ) -> io::Result<()> {
         label.line.object.state = PayloadState::Queued;
         let is_noted = self.behind.parcels.is_retried(parcel);
@@ -68,12 +72,17 @@ impl Desk {
             // NOTE: before the parcel moves. What is in quarantine is not noted again.
             self.note_for_good(&mut label.line)?;
         }
-        let note = self.note(&label.line.object.key, error);
+        let note = self.note(&label.line.object.key, failure);
         let quarantine = &self.behind.quarantine;
         self.behind.parcels.set_aside(parcel, |path| {
             quarantine.take(Quarantinable::Object, path, &note)
         })?;
         self.announce(Quarantinable::Object, &note);
+        if !matches!(failure, UploadError::Store(_)) {
+            // It may never be stored: the next one that is the same is.
+            let subject = label.subject.identity();
+            self.behind.history.object_lost(&subject, label.fingerprint);
+        }
         self.settle_awaiting(parcel, &label);
         self.give_up_excess();
         Ok(())
@@ -163,13 +172,18 @@ impl Desk {
         tracing::warn!(
             key = note.what,
             reason = note.reason,
-            "the store refuses this upload; it is kept in the quarantine (spanplane quarantine ls)"
+            "an upload can't be stored; it is kept in the quarantine (spanplane quarantine ls)"
         );
     }
 
     /// Moves a refused batch of the index to the quarantine.
-    pub(super) fn quarantine_index(&mut self, refused: StoredIndex, note: &Note) {
+    pub(super) fn quarantine_index(&mut self, refused: StoredIndex, refusal: &Refusal) {
         let quarantine = &self.behind.quarantine;
+        let note = &refusal.note;
+        if !refusal.is_certain && !quarantine.has_room_for(&refused.batch.path) {
+            // NOTE: forgotten here, it is sent again.
+            return;
+        }
         let moved = self.behind.index.set_aside(&refused.batch, |path| {
             quarantine.take(Quarantinable::Index, path, note)
         });
