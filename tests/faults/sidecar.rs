@@ -258,7 +258,8 @@ impl Sidecar {
         let Place {
             program, data_dir, ..
         } = &self.place;
-        let messages = self.quarantined_messages()?;
+        let quarantine = data_dir.join("quarantine");
+        let messages = messages_in(&quarantine)? + messages_in(&quarantine.join("retry"))?;
         if messages > 0 {
             let mut command = Command::new(program);
             command
@@ -271,10 +272,11 @@ impl Sidecar {
         Ok(messages)
     }
 
-    /// Waits until what was to be sent again has left its quarantine.
+    /// Waits until the messages that are to be sent again have left its quarantine.
     pub(crate) async fn wait_until_sent_again(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
-        while self.quarantined_messages()? > 0 {
+        let retry = self.place.data_dir.join("quarantine/retry");
+        while messages_in(&retry)? > 0 {
             let name = self.place.name;
             ensure!(
                 !self.notice_death()?,
@@ -287,23 +289,6 @@ impl Sidecar {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         Ok(())
-    }
-
-    /// Messages in its quarantine, whether they are to be sent again or not.
-    fn quarantined_messages(&self) -> anyhow::Result<u32> {
-        let quarantine = self.place.data_dir.join("quarantine");
-        let mut messages = 0;
-        for folder in [quarantine.join("retry"), quarantine] {
-            match fs::read_dir(folder) {
-                Ok(entries) => {
-                    let entries = entries.flatten();
-                    messages += entries.filter(|entry| is_message(&entry.path())).count();
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(u32::try_from(messages)?)
     }
 
     /// The most memory that it had so far.
@@ -376,6 +361,15 @@ fn metrics_address(log: &Path) -> anyhow::Result<Option<String>> {
 
 fn has_said(log: &Path, words: &str) -> anyhow::Result<bool> {
     Ok(String::from_utf8_lossy(&fs::read(log)?).contains(words))
+}
+
+fn messages_in(folder: &Path) -> anyhow::Result<u32> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?.flatten(),
+    };
+    let messages = entries.filter(|entry| is_message(&entry.path()));
+    Ok(u32::try_from(messages.count())?)
 }
 
 /// The other files there say why.
