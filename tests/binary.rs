@@ -8,11 +8,12 @@ mod support;
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use spanplane::record::{Record, RecordKind};
 use support::{
     PATIENCE, assert_all_payloads_stored, capture, documents, emit_all, folder_archive, message,
@@ -124,12 +125,14 @@ async fn a_message_at_which_the_process_is_killed_twice_is_skipped_and_kept() {
     for field in ["\"segment\":1", &format!("\"offset\":{offset}")] {
         assert!(skipped.contains(field), "{skipped}");
     }
-    let kept = format!("quarantine/1-00000000000000000001-{offset}.message");
-    let kept = fs::read(place.data_dir().join(kept)).unwrap();
-    assert_eq!(kept, deadly.message);
+    let kept = fs::read_dir(place.data_dir().join("quarantine")).unwrap();
+    let mut kept = kept.map(|entry| entry.unwrap().path());
+    let is_message = |path: &PathBuf| path.extension().is_some_and(|end| end == "message");
+    let kept = kept.find(is_message).unwrap();
+    assert_eq!(fs::read(kept).unwrap(), deadly.message);
     let stored = documents(&folder_archive(&place.data_dir().join("store"))).await;
     assert_eq!(stored.len(), 2);
-    assert_all_payloads_stored(&[before, after], &stored);
+    assert_all_payloads_stored(&[before.clone(), after.clone()], &stored);
     let data_dir = place.data_dir().display().to_string();
     let listed = place
         .output(&["quarantine", "ls", "--data-dir", &data_dir])
@@ -137,6 +140,47 @@ async fn a_message_at_which_the_process_is_killed_twice_is_skipped_and_kept() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("1   messages"), "{listed}");
     assert!(listed.contains("the process died 2 times"), "{listed}");
+
+    // Nobody prints any more, and so it was not its fault.
+    let retry = ["quarantine", "retry", "1", "--data-dir", &data_dir];
+    assert!(place.output(&retry).await.status.success());
+    let running = place.start(&["--shutdown-timeout=1m"]).await;
+    let (status, _, log) = running.terminate().await;
+    assert!(status.success(), "{log}");
+    let stored = documents(&folder_archive(&place.data_dir().join("store"))).await;
+    assert_all_payloads_stored(&[before, deadly, after], &stored);
+    let listed = place
+        .output(&["quarantine", "ls", "--data-dir", &data_dir])
+        .await;
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert_eq!(listed, "nothing is in quarantine\n");
+}
+
+#[tokio::test]
+async fn a_stop_that_runs_out_of_time_is_not_blamed_on_what_is_processed() {
+    let place = Place::new();
+    // Printed into a pipe that nobody reads, it is processed for ever.
+    let large = format!("{{\"slow\":\"{}\"}}", "x".repeat(500_000));
+    let slow = message("slow", 0, RecordKind::Request, &large);
+    for life in 0..3 {
+        let mut running = place
+            .start(&["--format=text", "--shutdown-timeout=10ms"])
+            .await;
+        if life == 0 {
+            emit_all(&mut place.client(), std::slice::from_ref(&slow)).await;
+        }
+        let is_stuck = || in_progress(&place).is_some();
+        until("the message is processed", is_stuck).await;
+        let pid = i32::try_from(running.child.id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        assert!(running.child.wait().await.unwrap().success());
+        assert_eq!(in_progress(&place), None);
+    }
+    let running = place.start(&["--shutdown-timeout=1m"]).await;
+    let (status, ..) = running.terminate().await;
+    assert!(status.success());
+    let stored = documents(&folder_archive(&place.data_dir().join("store"))).await;
+    assert_all_payloads_stored(&[slow], &stored);
 }
 
 #[tokio::test]

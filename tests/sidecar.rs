@@ -10,8 +10,11 @@ use serde_json::Value;
 use spanplane::{
     archive::Query,
     capture::in_draft_layout,
+    disk::LocalDisk,
     line::Line,
+    outbox::Quarantine,
     record::{Record, RecordKind},
+    time::Timestamp,
 };
 use support::{
     Home, PATIENCE, assert_all_payloads_stored, capture, counted, fill_spool, message, raw_message,
@@ -225,7 +228,7 @@ async fn a_message_at_which_the_process_died_twice_is_set_aside() {
     assert_eq!(home.documents().await.len(), 1);
     let kept = home
         .data_dir()
-        .join("quarantine/1-00000000000000000001-8.message");
+        .join("quarantine/1-00000000000000000001-8-request-0.message");
     assert_eq!(std::fs::read(kept).unwrap(), poison.message);
     // It is done with.
     let metrics = stop(home.start(&[]).await).await;
@@ -238,6 +241,39 @@ async fn a_message_at_which_the_process_died_twice_is_set_aside() {
     let metrics = stop(home.start(&[]).await).await;
     assert_eq!(counted(&metrics, "spanplane_records_quarantined_total"), 0);
     assert_all_payloads_stored(&[poison, good], &home.documents().await);
+}
+
+#[tokio::test]
+async fn a_message_in_quarantine_is_processed_again_on_command_and_joins_its_reconcile() {
+    let home = Home::new();
+    let large = format!("{{\"poison\":\"{}\"}}", "x".repeat(100_000));
+    let received_at = Timestamp::from_parts(1_794_803_807, 0).unwrap();
+    let poison = Record {
+        received_at,
+        ..message("t", 0, RecordKind::Response, &large)
+    };
+    let request = message("t", 0, RecordKind::Request, r#"{"good":1}"#);
+    let records = [poison, request];
+    fill_spool(&home.data_dir(), &records).await;
+    note_death(&home, 1);
+    stop(home.start(&[]).await).await;
+    assert_all_payloads_stored(&records[1..], &home.documents().await);
+    let quarantine = home.data_dir().join("quarantine");
+    let kept = Quarantine::list(&LocalDisk, &quarantine).unwrap();
+    assert_eq!(kept.len(), 1);
+
+    Quarantine::retry(&LocalDisk, &kept[0]).unwrap();
+    let metrics = stop(home.start(&[]).await).await;
+    assert_eq!(counted(&metrics, "spanplane_records_quarantined_total"), 0);
+    assert_eq!(Quarantine::list(&LocalDisk, &quarantine).unwrap(), []);
+    let documents = home.documents().await;
+    assert_all_payloads_stored(&records, &documents);
+    let [document] = &documents.into_values().collect::<Vec<_>>()[..] else {
+        panic!("more than one document")
+    };
+    // As if it had been there all the time.
+    let document: Value = serde_json::from_str(document).unwrap();
+    assert_eq!(document["steps"][0]["ended_at"], received_at.rfc3339());
 }
 
 #[tokio::test]

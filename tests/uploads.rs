@@ -4,23 +4,36 @@
 
 mod support;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fs, io::Write as _, path::PathBuf, sync::Arc};
 
 use spanplane::{
     archive::StandingNote,
     disk::LocalDisk,
-    outbox::{Quarantinable, Quarantine, Quarantined},
+    outbox::{ParcelReader, Parcels, Quarantinable, Quarantine, Quarantined},
     reconcile::PayloadHash,
     record::{Record, RecordKind},
+    serve::Sidecar,
+    time::Timestamp,
 };
 use support::{
-    Home, assert_all_payloads_stored, counted, get, message, message_at,
+    Home, PATIENCE, assert_all_payloads_stored, counted, get, message, message_at,
     s3::{Mood, S3Server},
     stop, until,
 };
 
 /// Ends a reconcile, so that it is stored at once.
 const FATAL: &str = r#"{"results":[{"severity":"SEVERITY_FATAL"}]}"#;
+
+/// Hex of a hash chain: half of it is left when it is compressed.
+fn noise(seed: usize) -> String {
+    let mut hash = PayloadHash::of(&seed.to_le_bytes());
+    let mut noise = String::new();
+    while noise.len() < 80_000 {
+        noise.push_str(&hash.to_string());
+        hash = PayloadHash::of(&hash.0);
+    }
+    format!("\"{noise}\"")
+}
 
 /// A reconcile of an XR called `xr-of-<trace>`.
 fn reconcile(trace: &str) -> [Record; 2] {
@@ -307,17 +320,10 @@ async fn the_quarantine_is_kept_within_its_limit_and_what_it_loses_is_counted() 
     home.emit_all(&reconcile("good")).await;
     until_stored(&home, 1).await;
     server.set(Mood::Refuses("xr-of-bad"));
-    // Hex of a hash chain: half of it is left when it is compressed.
-    let mut hash = PayloadHash::of(b"seed");
     for number in 0..8 {
-        let mut noise = String::new();
-        while noise.len() < 80_000 {
-            noise.push_str(&hash.to_string());
-            hash = PayloadHash::of(&hash.0);
-        }
         let trace = format!("bad-{number}");
         let records = [
-            message(&trace, 0, RecordKind::Request, &format!("\"{noise}\"")),
+            message(&trace, 0, RecordKind::Request, &noise(number)),
             message(&trace, 0, RecordKind::Response, FATAL),
         ];
         home.emit_all(&records).await;
@@ -339,6 +345,112 @@ async fn the_quarantine_is_kept_within_its_limit_and_what_it_loses_is_counted() 
     let newest = held.last().unwrap().note(&LocalDisk).unwrap();
     assert!(newest.what.contains("xr-of-bad-7"), "{newest:?}");
     stop(sidecar).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_could_mean_anything_pushes_nothing_out_of_a_full_quarantine() {
+    const COUNT: usize = 4;
+    /// That there is room for.
+    const HELD: usize = 2;
+
+    let server = S3Server::start().await;
+    server.set(Mood::FailsAt("xr-of-odd", 400, "InvalidRequest"));
+    let home = Home::with_s3(&server);
+    let sidecar = home.start(&["--spool-max-bytes=1MiB"]).await;
+    let odd = (0..COUNT).flat_map(|number| {
+        let trace = format!("odd-{number}");
+        [
+            message(&trace, 0, RecordKind::Request, &noise(number)),
+            message(&trace, 0, RecordKind::Response, FATAL),
+        ]
+    });
+    let mut sent: Vec<_> = odd.collect();
+    home.emit_all(&sent).await;
+    let metrics = sidecar.metrics().clone();
+    let passing = async {
+        for passed in 1.. {
+            // Others pass, so that it seems to be about these.
+            let other = reconcile(&format!("other-{passed}"));
+            home.emit_all(&other).await;
+            sent.extend(other);
+            until_stored(&home, passed).await;
+            let text = metrics.text().unwrap();
+            assert_eq!(counted(&text, "spanplane_objects_dropped_total"), 0);
+            let tries = |number| server.tries_of(&format!("xr-of-odd-{number}/"));
+            let often = (0..COUNT).filter(|number| tries(*number) > 8).count();
+            if quarantined(&home).len() == HELD && often >= COUNT - HELD {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, passing).await.unwrap();
+    server.set(Mood::Works);
+    let metrics = stop(sidecar).await;
+    assert_eq!(counted(&metrics, "spanplane_objects_dropped_total"), 0);
+    for file in quarantined(&home) {
+        Quarantine::retry(&LocalDisk, &file).unwrap();
+    }
+    stop(home.start(&[]).await).await;
+    assert_eq!(quarantined(&home), []);
+    assert_all_payloads_stored(&sent, &home.documents().await);
+}
+
+#[tokio::test]
+async fn an_object_that_could_not_be_moved_to_the_quarantine_is_known_to_be_stored_later() {
+    let server = S3Server::start().await;
+    server.set(Mood::Refuses("xr-of-bad"));
+    let home = Home::with_s3(&server);
+    let sidecar = home.start(&[]).await;
+    // Nothing can be moved there.
+    fs::remove_dir_all(quarantine_of(&home)).unwrap();
+    fs::write(quarantine_of(&home), "in the way").unwrap();
+    home.emit_all(&reconciles("good", 1)).await;
+    home.emit_all(&reconcile("bad")).await;
+    until("it was refused again", || server.tries_of("xr-of-bad") > 2).await;
+    server.set(Mood::Works);
+    until_stored(&home, 2).await;
+    stop(sidecar).await;
+    assert_eq!(states(&server)["bad"], "stored");
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_sent_as_it_is_is_kept_for_a_person_to_look_at() {
+    let server = S3Server::start().await;
+    server.set(Mood::Unavailable);
+    let home = Home::with_s3(&server);
+    let settings = home.settings(&["--shutdown-timeout=10ms"]);
+    let sidecar = Sidecar::start(settings).await.unwrap();
+    home.emit_all(&reconcile("odd")).await;
+    let objects = home.data_dir().join("outbox/objects");
+    let parcel_in = || {
+        let files = fs::read_dir(&objects).unwrap();
+        let mut paths = files.map(|file| file.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|end| end == "parcel"))
+    };
+    until("it waits", || parcel_in().is_some()).await;
+    stop(sidecar).await;
+
+    // Somebody gives it a key that is not one.
+    let path = parcel_in().unwrap();
+    let mut parcel = ParcelReader::open(&LocalDisk, &path).unwrap();
+    let body = parcel.next_part(u64::MAX).unwrap();
+    parcel.label.line.object.key = "v1/../odd".to_owned();
+    let mut parcels = Parcels::open(Arc::new(LocalDisk), objects.clone()).unwrap();
+    let mut writer = parcels.begin().unwrap();
+    writer.write_all(&body).unwrap();
+    let now = Timestamp::default();
+    parcels.seal(writer, &parcel.label, now).unwrap();
+    fs::remove_file(path).unwrap();
+
+    server.set(Mood::Works);
+    let metrics = home.play(&[], &reconcile("good")).await;
+    assert_eq!(counted(&metrics, "spanplane_objects_dropped_total"), 0);
+    let held = quarantined(&home);
+    assert_eq!((held.len(), held[0].what), (1, Quarantinable::Object));
+    let note = held[0].note(&LocalDisk).unwrap();
+    assert!(note.reason.contains("not that of a reconcile"), "{note:?}");
+    let mut kept = ParcelReader::open(&LocalDisk, &held[0].path).unwrap();
+    assert_eq!(kept.next_part(u64::MAX).unwrap(), body);
 }
 
 #[tokio::test]

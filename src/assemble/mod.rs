@@ -111,6 +111,11 @@ impl Assembler {
     pub fn accept(&mut self, arrival: Arrival, closed: &mut Vec<ClosedReconcile>) {
         self.follow_step_back(arrival.half.received_at);
         self.advance(arrival.half.received_at, closed);
+        self.accept_late(arrival, closed);
+    }
+
+    /// The same for a record that came before others in the log: time is not what it says.
+    pub fn accept_late(&mut self, arrival: Arrival, closed: &mut Vec<ClosedReconcile>) {
         let trace_id = trace_id_of(&arrival);
         let is_newest = self.begins_newest(&arrival);
         if is_newest && !self.open.contains_key(&trace_id) {

@@ -63,18 +63,13 @@ pub(crate) fn run(args: QuarantineArgs) -> anyhow::Result<ExitCode> {
         Action::Ls { home, look } => list(home, look)?,
         Action::Retry { ids, home } => {
             let (_, mut files) = chosen(home, &ids)?;
-            if let Some(message) = files.iter().find(|file| !file.what.is_sendable())
+            let is_empty = files.is_empty();
+            let stuck: Vec<_> = files.extract_if(.., |file| !file.is_sendable()).collect();
+            if let Some(message) = stuck.first()
                 && !ids.is_empty()
             {
-                anyhow::bail!(
-                    "{} is a message at which the process died; it can't be sent again. Please \
-                     report it; `spanplane quarantine rm {}` deletes it",
-                    message.id,
-                    message.id
-                );
+                return Err(cannot_retry(message));
             }
-            let is_empty = files.is_empty();
-            files.retain(|file| file.what.is_sendable());
             for file in &files {
                 let retried = Quarantine::retry(&LocalDisk, file);
                 retried.with_context(|| format!("cannot move {}", file.path.display()))?;
@@ -87,6 +82,12 @@ pub(crate) fn run(args: QuarantineArgs) -> anyhow::Result<ExitCode> {
                      starts"
                 ),
             });
+            for message in &stuck {
+                tell(&format!("error: {}", cannot_retry(message)));
+            }
+            if !stuck.is_empty() {
+                return Ok(ExitCode::FAILURE);
+            }
         }
         Action::Rm { ids, home } => {
             let (folder, files) = chosen(home, &ids)?;
@@ -97,6 +98,15 @@ pub(crate) fn run(args: QuarantineArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a message stays where it is.
+fn cannot_retry(message: &Quarantined) -> anyhow::Error {
+    let id = message.id;
+    anyhow::anyhow!(
+        "cannot send {id} again: an earlier version kept this message without its kind and its \
+         arrival; `spanplane quarantine rm {id}` deletes it"
+    )
 }
 
 /// The files with these ids; all, if there are no ids.

@@ -1,12 +1,13 @@
 //! What is finished and waits on local disk to go where it belongs: objects for the store
 //! ([`Parcels`]) and batches of spans for the collector ([`TraceBatches`]). What is refused there
-//! goes into [`Quarantine`].
+//! goes into [`Quarantine`], and so does a message at which the process died.
 //!
 //! A message waits in the spool as it came; a reconcile waits here as what became of it, which is
 //! far smaller. Invariant: a file that stands here under its name is whole, and its bytes
 //! never change, so that sending it again after a crash changes nothing.
 
 mod batches;
+mod message_name;
 mod parcel;
 mod parcels;
 mod precedence;
@@ -16,6 +17,7 @@ use std::{io, path::Path, sync::Arc};
 
 pub use self::{
     batches::{BatchId, TraceBatches, WaitingBatch},
+    message_name::MessageName,
     parcel::{Label, ParcelReader, ParcelWriter},
     parcels::{ParcelId, Parcels},
     quarantine::{Note, Quarantinable, Quarantine, Quarantined},

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! <folder>/<id>-<name>          a parcel, a batch of the index or a batch of spans, as it waited; or
-//!                               `<segment>-<offset>.message`, a message as it came
+//!                               a message as it came (`message_name`)
 //! <folder>/<id>.note            what it is and why it is here, as JSON
 //! <folder>/retry/<id>-<name>    to be sent again: put there by a person's command, and taken up by
 //!                               the sidecar while it runs, or when it starts
@@ -22,7 +22,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Label, ParcelReader, UNFINISHED, remove_sent};
+use super::{
+    Label, MessageName, ParcelReader, UNFINISHED, message_name::MESSAGE_ENDING, remove_sent,
+};
 use crate::{
     disk::{Disk, SharedDisk, disk_use, read_file, remove_if_there},
     time::Timestamp,
@@ -57,17 +59,12 @@ impl Quarantinable {
         }
     }
 
-    /// Whether it can be sent again: a message was never sent.
-    pub const fn is_sendable(self) -> bool {
-        !matches!(self, Self::Message)
-    }
-
     const fn ending(self) -> &'static str {
         match self {
             Self::Object => ".parcel",
             Self::Index => ".jsonl.zst",
             Self::Spans => ".otlp.zst",
-            Self::Message => ".message",
+            Self::Message => MESSAGE_ENDING,
         }
     }
 }
@@ -96,6 +93,17 @@ pub struct Quarantined {
 }
 
 impl Quarantined {
+    /// What kind of message it is, and when it came; `None` for anything else, and for a message
+    /// that an earlier version kept without that.
+    pub fn message(&self) -> Option<MessageName> {
+        MessageName::parse(&self.name)
+    }
+
+    /// Whether it can be sent again.
+    pub fn is_sendable(&self) -> bool {
+        self.what != Quarantinable::Message || self.message().is_some()
+    }
+
     /// What is known of it; `None` if the note is gone.
     pub fn note(&self, disk: &dyn Disk) -> Option<Note> {
         let folder = self.path.parent()?;
@@ -189,6 +197,16 @@ impl Quarantine {
         })
     }
 
+    /// Whether this file fits in without pushing others out.
+    pub fn has_room_for(&self, path: &Path) -> bool {
+        let length = self.disk.open(path).and_then(|file| file.length());
+        // Whoever can't tell tries again.
+        let Ok(length) = length else { return false };
+        let held = self.lock();
+        let bytes: u64 = held.files.values().map(|file| disk_use(file.bytes)).sum();
+        bytes + disk_use(length) <= self.max_bytes && held.files.len() < MAX_FILES
+    }
+
     /// The oldest that does not fit. It is to be [given up](Self::give_up).
     pub fn excess(&self) -> Option<Quarantined> {
         let held = self.lock();
@@ -220,6 +238,18 @@ impl Quarantine {
         files_in(self.disk.as_ref(), &self.folder.join(RETRY), true)
     }
 
+    /// The bytes of a message; `None` if somebody removed it.
+    pub fn read(&self, file: &Quarantined) -> io::Result<Option<Vec<u8>>> {
+        read_file(self.disk.as_ref(), &file.path)
+    }
+
+    /// A copy of it is where it belongs.
+    pub fn discard(&self, file: &Quarantined) -> io::Result<()> {
+        remove_if_there(self.disk.as_ref(), &file.path)?;
+        self.release(file);
+        Ok(())
+    }
+
     /// Something was taken back to where it waited before.
     pub fn release(&self, file: &Quarantined) {
         self.lock().files.remove(&file.id);
@@ -240,9 +270,13 @@ impl Quarantine {
         self.lock().files.is_empty()
     }
 
-    /// Whether something is here that was called this.
-    pub fn has(&self, name: &str) -> bool {
-        self.lock().files.values().any(|file| file.name == name)
+    /// Whether this message is here, be it by an earlier version's name.
+    pub fn has_message(&self, name: &MessageName) -> bool {
+        let names = [name.to_string(), name.earlier()];
+        self.lock()
+            .files
+            .values()
+            .any(|file| names.contains(&file.name))
     }
 
     /// What there is of each of [`Quarantinable::ALL`].

@@ -23,6 +23,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -31,7 +32,7 @@ use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
-    behind::{Behind, Ending, PoisonGuard},
+    behind::{Behind, Ending, InProgress, PoisonGuard},
     checking::watch_store,
     starting::{
         Outbox, announce, for_the_store, open_archive, open_history, open_spool, start_behind,
@@ -112,6 +113,7 @@ pub struct Sidecar {
     receiving: oneshot::Receiver<Result<(), ServeError>>,
     ending: Arc<Ending>,
     behind: oneshot::Receiver<()>,
+    in_progress: InProgress,
     uploads: Uploads,
     metrics_address: Option<SocketAddr>,
     viewer_address: Option<SocketAddr>,
@@ -201,13 +203,16 @@ impl Sidecar {
             &bell,
         )?;
         let ending = Arc::new(Ending::default());
+        let poison = PoisonGuard::open(
+            Arc::clone(&disk),
+            settings.data_dir.join("spool/in-progress"),
+        );
+        let in_progress = poison.in_progress();
         let behind = start_behind(Behind {
             follower,
+            appender: spool.appender(),
             memory,
-            poison: PoisonGuard::open(
-                Arc::clone(&disk),
-                settings.data_dir.join("spool/in-progress"),
-            ),
+            poison,
             assembler: Assembler::new(Limits::default()),
             history: open_history(&settings, &disk),
             parcels: outbox.parcels,
@@ -242,6 +247,7 @@ impl Sidecar {
             receiving,
             ending,
             behind,
+            in_progress,
             uploads,
             metrics_address,
             viewer_address,
@@ -294,6 +300,9 @@ impl Sidecar {
         self.stop_calls.cancel();
         self.stop_receiving.cancel();
         self.bell.ring();
+        if !drained {
+            end_in_order(self.in_progress).await;
+        }
         self.uploads.finish().await;
         self.tasks.close();
         // A client that keeps its connection open does not keep the program alive.
@@ -316,6 +325,20 @@ impl Sidecar {
                 "not everything could be sent in time; the data directory keeps the rest"
             );
         }
+    }
+}
+
+/// Whatever is processed when the time is up, the process does not die because of it.
+async fn end_in_order(in_progress: InProgress) {
+    let (done, ended) = oneshot::channel();
+    // NOTE: a disk that hangs must not keep the program alive, as it would in a task.
+    let ending = thread::Builder::new().spawn(move || {
+        in_progress.end_in_order();
+        // Nobody waits for it for long.
+        done.send(()).unwrap_or_default();
+    });
+    if ending.is_err() || tokio::time::timeout(LAST_GRACE, ended).await.is_err() {
+        tracing::debug!("cannot note that the process ends in order");
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Follower {
     /// Records are read into this, one after the other.
     room: BytesMut,
     failed_reads: u32,
+    /// The record that was handed out last came before others in the log.
+    is_late: bool,
     /// Segments that are done with and whose files could not be removed.
     left: BTreeSet<SegmentId>,
 }
@@ -110,6 +112,7 @@ impl Follower {
             open: VecDeque::new(),
             room: BytesMut::new(),
             failed_reads: 0,
+            is_late: false,
             left: BTreeSet::new(),
         }
     }
@@ -141,6 +144,7 @@ impl Follower {
                         match place.segment.read_body(&header, &mut self.room) {
                             Ok(Some(record)) => {
                                 self.failed_reads = 0;
+                                self.is_late = header.is_late;
                                 self.ledger.mark_handed_out(id);
                                 self.place = Some(place.at(end));
                                 return Ok(Some((position, record)));
@@ -177,6 +181,12 @@ impl Follower {
                 }
             }
         }
+    }
+
+    /// Whether the record that was handed out last was [appended late](super::Appender::append_late):
+    /// its arrival says nothing about the time.
+    pub fn is_late(&self) -> bool {
+        self.is_late
     }
 
     /// Reads a record again.

@@ -6,7 +6,8 @@
 //!      4     4  length of the body
 //!      8     4  offset of this frame in its segment
 //!     12     1  kind of record
-//!     13     3  zero
+//!     13     1  1 if it is in the log once more, after its time; else 0
+//!     14     2  zero
 //!     16     8  arrival, nanoseconds since the Unix epoch
 //!     24     4  CRC-32 of the body
 //!     28     4  CRC-32 of the segment's number and the 28 bytes before
@@ -35,17 +36,20 @@ pub(super) struct FrameHeader {
     pub(super) body_bytes: u32,
     pub(super) offset: u32,
     pub(super) kind: u8,
+    /// It came before what stands before it.
+    pub(super) is_late: bool,
     pub(super) received_at: Timestamp,
     pub(super) body_crc: u32,
 }
 
 impl FrameHeader {
     /// The header for a record at `offset`. A record over [`MAX_BODY_BYTES`] has none.
-    pub(super) fn of(record: &Record, offset: u32) -> Self {
+    pub(super) fn of(record: &Record, offset: u32, is_late: bool) -> Self {
         Self {
             body_bytes: u32::try_from(record.message.len()).unwrap_or(u32::MAX),
             offset,
             kind: record.kind.code(),
+            is_late,
             received_at: record.received_at,
             body_crc: crc32fast::hash(&record.message),
         }
@@ -56,7 +60,7 @@ impl FrameHeader {
         bytes.extend(MARKER);
         bytes.extend(self.body_bytes.to_le_bytes());
         bytes.extend(self.offset.to_le_bytes());
-        bytes.extend([self.kind, 0, 0, 0]);
+        bytes.extend([self.kind, u8::from(self.is_late), 0, 0]);
         bytes.extend(self.received_at.as_nanos().to_le_bytes());
         bytes.extend(self.body_crc.to_le_bytes());
         bytes.extend(header_crc(segment, &bytes).to_le_bytes());
@@ -80,10 +84,14 @@ impl FrameHeader {
         if take(4)? != MARKER {
             return None;
         }
+        let body_bytes = u32::from_le_bytes(take(4)?.try_into().ok()?);
+        let own_offset = u32::from_le_bytes(take(4)?.try_into().ok()?);
+        let [kind, is_late, ..] = *take(4)?.first_chunk::<4>()?;
         let header = Self {
-            body_bytes: u32::from_le_bytes(take(4)?.try_into().ok()?),
-            offset: u32::from_le_bytes(take(4)?.try_into().ok()?),
-            kind: *take(4)?.first()?,
+            body_bytes,
+            offset: own_offset,
+            kind,
+            is_late: is_late == 1,
             received_at: Timestamp::from_nanos(i64::from_le_bytes(take(8)?.try_into().ok()?)),
             body_crc: u32::from_le_bytes(take(4)?.try_into().ok()?),
         };
@@ -131,17 +139,19 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_where_it_was_written_and_nowhere_else() {
-        let header = FrameHeader::of(&record(), 160);
-        let bytes = header.encode(SEGMENT);
-        assert_eq!(FrameHeader::decode(&bytes, SEGMENT, 160), Some(header));
-        assert_eq!(FrameHeader::decode(&bytes, SEGMENT, 161), None);
-        assert_eq!(FrameHeader::decode(&bytes, SegmentId(8), 160), None);
-        assert_eq!(header.check_body(record().message), Some(record()));
+        for is_late in [false, true] {
+            let header = FrameHeader::of(&record(), 160, is_late);
+            let bytes = header.encode(SEGMENT);
+            assert_eq!(FrameHeader::decode(&bytes, SEGMENT, 160), Some(header));
+            assert_eq!(FrameHeader::decode(&bytes, SEGMENT, 161), None);
+            assert_eq!(FrameHeader::decode(&bytes, SegmentId(8), 160), None);
+            assert_eq!(header.check_body(record().message), Some(record()));
+        }
     }
 
     #[test]
     fn any_flipped_bit_is_noticed() {
-        let header = FrameHeader::of(&record(), 160);
+        let header = FrameHeader::of(&record(), 160, false);
         for bit in 0..HEADER_BYTES * 8 {
             let mut bytes = header.encode(SEGMENT);
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -72,7 +72,7 @@ pub use self::{
 };
 use crate::{
     bell::Bell,
-    disk::{Disk, DiskLock, SharedDisk},
+    disk::{Disk, DiskFile, DiskLock, SharedDisk},
     metrics::Metrics,
     record::{Record, SegmentId},
 };
@@ -129,6 +129,25 @@ pub struct Appender {
     unsynced: Arc<Unsynced>,
     /// Nothing is answered before it is on the platter.
     must_sync: bool,
+}
+
+/// A record that was appended and may be in memory of the operating system only.
+#[derive(Debug)]
+pub struct Appended {
+    disk: SharedDisk,
+    folder: PathBuf,
+    file: Option<Arc<dyn DiskFile>>,
+}
+
+impl Appended {
+    /// Makes it survive a power failure.
+    pub fn sync(&self) -> io::Result<()> {
+        // NOTE: not by way of what is known to be unsynced: whoever is syncing that has taken it.
+        if let Some(file) = &self.file {
+            file.sync()?;
+        }
+        self.disk.sync_folder(&self.folder)
+    }
 }
 
 /// Tells how full the log is.
@@ -279,13 +298,8 @@ impl Appender {
     /// Returns once the record is written, or synced, if the log is to sync at once. It waits for
     /// the disk where it is called. Giving up waiting for the sync does not take it back.
     pub async fn append(&self, record: Record) -> Result<(), AppendError> {
-        if record.message.len() > MAX_BODY_BYTES {
-            return Err(AppendError::Full {
-                used: 0,
-                limit: MAX_BODY_BYTES as u64,
-            });
-        }
-        self.lock().append(&record)?;
+        check_size(&record)?;
+        self.lock().append(&record, false)?;
         if !self.must_sync {
             return Ok(());
         }
@@ -294,9 +308,31 @@ impl Appender {
         synced.map_err(|source| AppendError::Sync { source })
     }
 
+    /// Appends a record that came before others in the log. Whoever follows the log does not take
+    /// its arrival for the time that it is.
+    pub fn append_late(&self, record: &Record) -> Result<Appended, AppendError> {
+        check_size(record)?;
+        let mut writer = self.lock();
+        Ok(Appended {
+            file: writer.append_late(record)?,
+            disk: Arc::clone(&writer.disk),
+            folder: writer.folder.clone(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn check_size(record: &Record) -> Result<(), AppendError> {
+    if record.message.len() > MAX_BODY_BYTES {
+        return Err(AppendError::Full {
+            used: 0,
+            limit: MAX_BODY_BYTES as u64,
+        });
+    }
+    Ok(())
 }
 
 fn lock_directory(disk: &dyn Disk, data_dir: &Path) -> Result<Box<dyn DiskLock>, OpenError> {

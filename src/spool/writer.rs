@@ -78,8 +78,17 @@ pub(super) struct ActiveSegment {
 }
 
 impl Writer {
+    /// Writes a record that came before others in the log; returns the file that it is in.
+    pub(super) fn append_late(
+        &mut self,
+        record: &Record,
+    ) -> Result<Option<Arc<dyn DiskFile>>, AppendError> {
+        self.append(record, true)?;
+        Ok(self.active.as_ref().map(|active| Arc::clone(&active.file)))
+    }
+
     /// Writes a record at the end of the log, with one system call.
-    pub(super) fn append(&mut self, record: &Record) -> Result<(), AppendError> {
+    pub(super) fn append(&mut self, record: &Record, is_late: bool) -> Result<(), AppendError> {
         if self.is_closed {
             return Err(AppendError::Closed);
         }
@@ -96,7 +105,7 @@ impl Writer {
         }
         let written = self
             .check_room(frame_bytes)
-            .and_then(|()| self.write(record));
+            .and_then(|()| self.write(record, is_late));
         self.report(written.as_ref().err());
         written?;
         self.appended.ring();
@@ -131,13 +140,13 @@ impl Writer {
         })
     }
 
-    fn write(&mut self, record: &Record) -> Result<(), AppendError> {
+    fn write(&mut self, record: &Record, is_late: bool) -> Result<(), AppendError> {
         let mut active = match self.active.take() {
             Some(active) => active,
             None => self.begin_segment()?,
         };
         let (id, start) = (active.id, active.offset);
-        let header = FrameHeader::of(record, start);
+        let header = FrameHeader::of(record, start, is_late);
         // NOTE: a segment is at most its target size and one record long: under 4 GiB.
         let end = start.saturating_add(u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX));
         let header = header.encode(id);

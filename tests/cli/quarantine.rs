@@ -83,6 +83,35 @@ fn one_or_all_are_sent_again() {
 }
 
 #[test]
+fn a_message_is_sent_again_unless_an_earlier_version_kept_it() {
+    let folder = data_dir();
+    let quarantine = folder.path().join("quarantine");
+    for name in [
+        "3-00000000000000000001-8-request-1794803806133007001.message",
+        "4-00000000000000000001-64.message",
+    ] {
+        std::fs::write(quarantine.join(name), "a message").unwrap();
+    }
+    let output = ask(folder.path(), &["retry", "3", "4"]);
+    assert_eq!(code_of(&output), 1);
+    let told = text_of(&output.stderr);
+    assert!(told.contains("cannot send 4 again: an earlier version"));
+    assert!(
+        listed(folder.path())
+            .iter()
+            .all(|(_, is_retried)| !is_retried)
+    );
+    assert_eq!(code_of(&ask(folder.path(), &["retry", "3"])), 0);
+    assert!(listed(folder.path()).contains(&(3, true)));
+    let output = ask(folder.path(), &["retry"]);
+    assert_eq!(code_of(&output), 1);
+    let told = text_of(&output.stderr);
+    assert!(told.starts_with("3 to be sent again"), "{told}");
+    assert!(told.contains("cannot send 4 again"), "{told}");
+    assert!(listed(folder.path()).contains(&(4, false)));
+}
+
+#[test]
 fn files_are_deleted_by_id() {
     let folder = data_dir();
     assert_eq!(code_of(&ask(folder.path(), &["rm"])), 2);

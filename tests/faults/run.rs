@@ -343,6 +343,7 @@ impl Stage {
                 if !sidecar.start(BTreeSet::new()).await? {
                     bail!("{} does not start any more", sidecar.place.name);
                 }
+                sidecar.wait_until_sent_again().await?;
                 sidecar.terminate().await?;
                 starts += 1;
                 let left = sidecar.undelivered()?;

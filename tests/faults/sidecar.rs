@@ -258,14 +258,8 @@ impl Sidecar {
         let Place {
             program, data_dir, ..
         } = &self.place;
-        let messages = match fs::read_dir(data_dir.join("quarantine")) {
-            Ok(entries) => entries
-                .flatten()
-                .filter(|entry| is_message(&entry.path()))
-                .count(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(error.into()),
-        };
+        let quarantine = data_dir.join("quarantine");
+        let messages = messages_in(&quarantine)? + messages_in(&quarantine.join("retry"))?;
         if messages > 0 {
             let mut command = Command::new(program);
             command
@@ -275,7 +269,26 @@ impl Sidecar {
             let told = String::from_utf8_lossy(&output.stderr);
             ensure!(output.status.success(), "quarantine retry: {told}");
         }
-        Ok(u32::try_from(messages)?)
+        Ok(messages)
+    }
+
+    /// Waits until the messages that are to be sent again have left its quarantine.
+    pub(crate) async fn wait_until_sent_again(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let retry = self.place.data_dir.join("quarantine/retry");
+        while messages_in(&retry)? > 0 {
+            let name = self.place.name;
+            ensure!(
+                !self.notice_death()?,
+                "{name} died while it sent messages again"
+            );
+            ensure!(
+                begun.elapsed() < PATIENCE,
+                "messages stay in the quarantine of {name}"
+            );
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
     }
 
     /// The most memory that it had so far.
@@ -349,6 +362,15 @@ fn metrics_address(log: &Path) -> anyhow::Result<Option<String>> {
 
 fn has_said(log: &Path, words: &str) -> anyhow::Result<bool> {
     Ok(String::from_utf8_lossy(&fs::read(log)?).contains(words))
+}
+
+fn messages_in(folder: &Path) -> anyhow::Result<u32> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?.flatten(),
+    };
+    let messages = entries.filter(|entry| is_message(&entry.path()));
+    Ok(u32::try_from(messages.count())?)
 }
 
 /// The other files there say why.

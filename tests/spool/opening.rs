@@ -30,6 +30,27 @@ fn a_directory_in_use_is_refused_until_its_user_is_gone() {
 }
 
 #[test]
+fn a_record_that_came_late_says_so_also_after_a_restart() {
+    let home = Home::new(ROOMY);
+    let first = home.open();
+    first.append(&numbered(2)).unwrap();
+    first
+        .appender
+        .append_late(&numbered(1))
+        .unwrap()
+        .sync()
+        .unwrap();
+    first.append(&numbered(3)).unwrap();
+    drop(first);
+    let mut log = home.open();
+    for (record, is_late) in [(2, false), (1, true), (3, false)] {
+        let next = log.follower.next_record().unwrap();
+        assert_eq!(next.map(|(_, record)| record), Some(numbered(record)));
+        assert_eq!(log.follower.is_late(), is_late);
+    }
+}
+
+#[test]
 fn a_closed_log_frees_its_directory() {
     let home = Home::new(ROOMY);
     let first = home.open();

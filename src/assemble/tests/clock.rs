@@ -83,6 +83,21 @@ fn a_jump_forward_and_back_does_not_stop_the_clock() {
 }
 
 #[test]
+fn a_record_that_comes_late_moves_no_time() {
+    let mut log = Following::new();
+    log.accept(request("waits", 0).at(HOUR));
+    let late = response("late", 0).at(0).into_arrival(nth(9));
+    log.assembler.accept_late(late, &mut log.closed);
+    log.accept(response("waits", 0).at(HOUR + 1));
+    assert_eq!(log.closings(), []);
+    log.advance(HOUR + 2_000);
+    let late = log.only_closed();
+    assert_eq!(late.first_received_at, at(0));
+    log.advance(HOUR + 2_001);
+    assert_eq!(log.closings(), [closing("waits", Closing::Idle)]);
+}
+
+#[test]
 fn times_at_either_end_do_not_panic() {
     let ends = [i64::MIN, i64::MAX, 0, i64::MIN, -1, i64::MAX, 1];
     let mut log = Following::new();

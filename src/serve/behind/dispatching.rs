@@ -59,7 +59,15 @@ pub(super) struct StoredIndex {
     /// of a later one.
     pub(super) ticket: Ticket,
     /// The store refuses it.
-    pub(super) refusal: Option<Note>,
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// Why something is to be moved to the quarantine.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) note: Note,
+    /// The answer can't be about anything else, so that others may have to make room.
+    pub(super) is_certain: bool,
 }
 
 impl Desk {
@@ -250,7 +258,7 @@ impl Desk {
         for stored in removable {
             match stored.refusal.clone() {
                 None => self.behind.index.remove(&stored.batch),
-                Some(note) => self.quarantine_index(stored, &note),
+                Some(refusal) => self.quarantine_index(stored, &refusal),
             }
         }
         Ok(())

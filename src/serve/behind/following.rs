@@ -4,14 +4,14 @@
 
 use std::io;
 
-use super::Desk;
+use super::{Desk, IN_FLIGHT};
 use crate::{
     assemble::Arrival,
     decode::{StepMessage, decode_step},
     fingerprint::{Fingerprint, Fingerprinter},
     pace::{breathe, in_slices},
     print::PrintedMessage,
-    reconcile::Half,
+    reconcile::{ClosedReconcile, Half},
     record::{Position, Record, RecordKind},
 };
 
@@ -43,7 +43,8 @@ impl Desk {
                 }
             };
             followed = true;
-            self.last_record = Some((record.received_at, self.instant()));
+            let is_late = self.behind.follower.is_late();
+            self.note_time(&record, is_late, &mut closed);
             if self.behind.poison.is_poison(position) {
                 self.quarantine_record(position, &record);
                 continue;
@@ -53,12 +54,29 @@ impl Desk {
             }
             self.behind.poison.begin(position, record.message.len());
             let arrival = self.look_at(position, &record);
-            self.behind.assembler.accept(arrival, &mut closed);
+            if is_late {
+                self.late.insert(position);
+                self.behind.assembler.accept_late(arrival, &mut closed);
+            } else {
+                self.behind.assembler.accept(arrival, &mut closed);
+            }
             self.behind.poison.end();
             breathe();
         }
         self.enqueue(closed);
         (followed, false)
+    }
+
+    /// The log's time is that of the last record, unless that came late.
+    fn note_time(&mut self, record: &Record, is_late: bool, closed: &mut Vec<ClosedReconcile>) {
+        if !is_late {
+            self.last_record = Some((record.received_at, self.instant()));
+        } else if self.last_record.is_none() {
+            // Nothing else says what time it is.
+            let now = self.behind.clock.now();
+            self.last_record = Some((now, self.instant()));
+            self.behind.assembler.advance(now - IN_FLIGHT, closed);
+        }
     }
 
     /// Takes from a record what is needed to put reconciles together, and prints it if asked.

@@ -1,7 +1,8 @@
 //! The work behind the answer: one thread that follows the log, puts reconciles together
 //! (`following`), makes objects and lines of them (`publishing`), hears what becomes of these
 //! (`settling`), makes everything last (`committing`) and sends it off (`dispatching`), again if need
-//! be (`retrying`). What the store refuses is kept aside (`quarantining`).
+//! be (`retrying`). What the store refuses is kept aside (`quarantining`) until a person wants it sent
+//! again (`taking_back`).
 //!
 //! Invariant: whatever is in memory here can be thrown away at any moment; the log or the outbox
 //! still has it. How much that is depends neither on how much waits in the log nor on how much
@@ -10,6 +11,7 @@
 mod committing;
 mod dispatching;
 mod following;
+mod in_progress;
 mod paced;
 mod payloads;
 mod poison;
@@ -19,9 +21,10 @@ mod retrying;
 mod settling;
 #[cfg(test)]
 mod simulation;
+mod taking_back;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     path::PathBuf,
     sync::{
         Arc,
@@ -33,7 +36,6 @@ use std::{
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-pub(super) use self::poison::PoisonGuard;
 use self::{
     committing::{Published, Unsettled},
     dispatching::{OnTheWay, PATIENCE, SharedLine, StoredIndex, Upload},
@@ -42,6 +44,7 @@ use self::{
     retrying::StoreCondition,
     settling::{Awaiting, Unresolved},
 };
+pub(super) use self::{in_progress::InProgress, poison::PoisonGuard};
 use crate::{
     archive::{Event, Forget, IndexJournal, PruneStep, Pruner, Uploads},
     assemble::Assembler,
@@ -55,10 +58,11 @@ use crate::{
     pace::{breathe, hurry_this_thread, pace_this_thread},
     print::PrintFormat,
     receive::MessageMemory,
+    record::Position,
     redact::Redactor,
     retries::Retries,
     spans::Links,
-    spool::{Follower, SpoolGauge},
+    spool::{Appender, Follower, SpoolGauge},
     time::{SharedClock, Timestamp},
 };
 
@@ -83,6 +87,8 @@ pub(super) struct Ending {
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) follower: Follower,
+    /// For messages that were in quarantine.
+    pub(super) appender: Appender,
     pub(super) memory: MessageMemory,
     pub(super) poison: PoisonGuard,
     pub(super) assembler: Assembler,
@@ -134,6 +140,7 @@ impl Desk {
     fn new(behind: Behind) -> Self {
         Self {
             waiting: VecDeque::new(),
+            late: BTreeSet::new(),
             published: VecDeque::new(),
             awaiting: Vec::new(),
             unsettled: Unsettled::new(behind.clock.instant()),
@@ -173,6 +180,8 @@ enum Turn {
 struct Desk {
     behind: Behind,
     waiting: VecDeque<Job>,
+    /// Records of open reconciles that were in quarantine.
+    late: BTreeSet<Position>,
     /// In the order in which they were published.
     published: VecDeque<Published>,
     awaiting: Vec<Awaiting>,

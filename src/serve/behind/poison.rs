@@ -8,43 +8,23 @@
 //! processes them with everything else committed. If it dies there too, they are quarantined: kept
 //! on disk, counted, logged with their position, and skipped.
 //!
-//! ```text
-//! <data-dir>/spool/in-progress    there while a process runs; entries without gaps
-//!   entry                         segment (8 bytes), offset (4), deaths (4), CRC-32 of these (4)
-//! ```
-//!
-//! Invariant: an entry that doesn't check out accuses nobody, and neither does one behind it. A panic
-//! that has nothing to do with a certain reconcile accuses nobody.
+//! The file is in `in_progress`. Invariant: a panic that has nothing to do with a certain reconcile
+//! accuses nobody, and neither does an end in order, be it that time runs out on the way.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, IoSlice},
-    path::PathBuf,
-    sync::Arc,
-    thread,
-};
+use std::{collections::BTreeMap, io, path::PathBuf, thread};
 
-use crate::{
-    disk::{DiskFile, FileReader, SharedDisk, remove_if_there},
-    record::{Position, SegmentId},
-};
+use super::in_progress::{Deaths, InProgress};
+use crate::{disk::SharedDisk, record::Position};
 
 /// Smaller payloads can't take much memory, whatever they hold.
 const LARGE_BYTES: usize = 64 * 1024;
 /// The first death may be chance; for the second one the record was processed alone.
 const DEATHS: u32 = 2;
-const CHECKED_BYTES: usize = 16;
-const ENTRY_BYTES: usize = CHECKED_BYTES + 4;
-
-/// How often processes died at each of some records.
-type Deaths = BTreeMap<Position, u32>;
 
 /// Notes which record is processed.
 #[derive(Debug)]
 pub(in crate::serve) struct PoisonGuard {
-    disk: SharedDisk,
-    path: PathBuf,
-    file: Option<Arc<dyn DiskFile>>,
+    note: InProgress,
     is_noted: bool,
     /// The process before did not end in order, and not all that it left is processed.
     is_careful: bool,
@@ -59,23 +39,15 @@ pub(in crate::serve) struct PoisonGuard {
 impl PoisonGuard {
     /// Finds out whether the process before died at a record.
     pub(in crate::serve) fn open(disk: SharedDisk, path: PathBuf) -> Self {
+        let (note, found) = InProgress::open(disk, path);
         let mut guard = Self {
-            file: disk.open_to_append(&path).ok(),
-            disk,
-            path,
+            note,
             is_noted: false,
-            is_careful: false,
-            suspects: Deaths::new(),
+            is_careful: found.is_some(),
+            suspects: found.unwrap_or_default(),
             current: Vec::new(),
             held: BTreeMap::new(),
         };
-        if let Some(file) = &guard.file {
-            guard.is_careful = true;
-            // What can't be read accuses nobody.
-            guard.suspects = read_deaths(file).unwrap_or_default();
-        } else if let Err(error) = guard.file() {
-            tracing::debug!(%error, "cannot note that the process runs");
-        }
         for deaths in guard.suspects.values_mut() {
             *deaths = deaths.saturating_add(1);
         }
@@ -88,6 +60,11 @@ impl PoisonGuard {
             );
         }
         guard
+    }
+
+    /// What the process ends in order with, whatever is still processed.
+    pub(in crate::serve) fn in_progress(&self) -> InProgress {
+        self.note.clone()
     }
 
     /// Whether an earlier process died at this record, so that it is to be processed alone.
@@ -116,7 +93,7 @@ impl PoisonGuard {
         self.current.push(position);
         if self.is_careful || bytes >= LARGE_BYTES || self.is_suspect(position) {
             // Without the note, a death is only not counted.
-            if let Err(error) = self.note() {
+            if let Err(error) = self.write_note() {
                 tracing::debug!(%error, "cannot note which message is processed");
             }
         }
@@ -136,7 +113,7 @@ impl PoisonGuard {
     pub(super) fn end(&mut self) {
         self.current.clear();
         if std::mem::take(&mut self.is_noted)
-            && let Err(error) = self.note()
+            && let Err(error) = self.write_note()
         {
             tracing::debug!(%error, "cannot note that a message was processed");
         }
@@ -164,37 +141,21 @@ impl PoisonGuard {
     }
 
     fn note_held(&mut self) {
-        if let Err(error) = self.note() {
+        if let Err(error) = self.write_note() {
             tracing::warn!(%error, "cannot note which message has to be quarantined");
         }
     }
 
     /// Writes down what is processed and what is held.
-    fn note(&mut self) -> io::Result<()> {
+    fn write_note(&mut self) -> io::Result<()> {
         let current = self.current.iter();
         let current = current.map(|position| (*position, self.deaths_at(*position)));
         // NOTE: the next process counts one death more, and it is not because of these.
         let held = self.held.keys();
         let held = held.map(|position| (*position, self.deaths_at(*position).saturating_sub(1)));
-        let deaths: Deaths = current.chain(held).collect();
-        let entries: Vec<u8> = deaths.into_iter().flat_map(encode).collect();
+        let (current, held): (Deaths, Deaths) = (current.collect(), held.collect());
         self.is_noted = !self.current.is_empty();
-        let file = self.file()?;
-        file.truncate(0)?;
-        if entries.is_empty() {
-            return Ok(());
-        }
-        file.append(&mut [IoSlice::new(&entries)])
-    }
-
-    fn file(&mut self) -> io::Result<&dyn DiskFile> {
-        let file = if let Some(file) = self.file.take() {
-            file
-        } else {
-            remove_if_there(self.disk.as_ref(), &self.path)?;
-            self.disk.create(&self.path)?
-        };
-        Ok(&**self.file.insert(file))
+        self.note.write(current, held)
     }
 }
 
@@ -202,61 +163,30 @@ impl Drop for PoisonGuard {
     fn drop(&mut self) {
         if thread::panicking() {
             if !self.current.is_empty()
-                && let Err(error) = self.note()
+                && let Err(error) = self.write_note()
             {
                 tracing::warn!(%error, "cannot note at which message the process died");
             }
+            self.note.close();
             return;
         }
         // The process ends in order, and not because of this record.
         self.end();
-        if self.held.is_empty()
-            && let Err(error) = remove_if_there(self.disk.as_ref(), &self.path)
-        {
-            tracing::debug!(%error, "cannot note that the process ends in order");
-        }
+        self.note.end_in_order();
     }
-}
-
-fn encode((position, deaths): (Position, u32)) -> Vec<u8> {
-    let mut entry = Vec::with_capacity(ENTRY_BYTES);
-    entry.extend(position.segment.0.to_le_bytes());
-    entry.extend(position.offset.to_le_bytes());
-    entry.extend(deaths.to_le_bytes());
-    let crc = crc32fast::hash(&entry);
-    entry.extend(crc.to_le_bytes());
-    entry
-}
-
-fn read_deaths(file: &Arc<dyn DiskFile>) -> io::Result<Deaths> {
-    let mut entries = Vec::new();
-    io::Read::read_to_end(&mut FileReader::new(Arc::clone(file)), &mut entries)?;
-    let (entries, _torn) = entries.as_chunks::<ENTRY_BYTES>();
-    Ok(entries.iter().map_while(parse).collect())
-}
-
-fn parse(entry: &[u8; ENTRY_BYTES]) -> Option<(Position, u32)> {
-    let (checked, crc) = entry.split_first_chunk::<CHECKED_BYTES>()?;
-    if crc != crc32fast::hash(checked).to_le_bytes() {
-        return None;
-    }
-    let (segment, rest) = checked.split_first_chunk::<8>()?;
-    let (offset, deaths) = rest.split_first_chunk::<4>()?;
-    let position = Position {
-        segment: SegmentId(u64::from_le_bytes(*segment)),
-        offset: u32::from_le_bytes(*offset),
-    };
-    Some((position, u32::from_le_bytes(*deaths.first_chunk()?)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::panic;
+    use std::{panic, sync::Arc};
 
     use super::*;
-    use crate::disk::{
-        Disk as _,
-        simulated::{Death, SimulatedDisk},
+    use crate::{
+        disk::{
+            Disk as _,
+            simulated::{Death, SimulatedDisk},
+        },
+        record::SegmentId,
     };
 
     const SMALL_BYTES: usize = LARGE_BYTES - 1;
@@ -407,22 +337,39 @@ mod tests {
     }
 
     #[test]
-    fn half_a_note_accuses_nobody() {
-        let whole = encode((position(8), 5));
-        let parsed = |entry: &[u8]| entry.as_array().and_then(parse);
-        assert!(parsed(&whole).is_some());
-        for at in 0..whole.len() {
-            let mut changed = whole.clone();
-            changed[at] ^= 1;
-            assert_eq!(parsed(&changed), None);
-        }
+    fn an_end_in_order_that_runs_out_of_time_accuses_nobody() {
         let disk = SimulatedDisk::default();
-        for length in 0..whole.len() {
-            let path = std::path::Path::new("spool/in-progress");
-            remove_if_there(&disk, path).unwrap();
-            let file = disk.create(path).unwrap();
-            file.append(&mut [IoSlice::new(&whole[..length])]).unwrap();
-            be_killed(&disk, |guard| assert!(!guard.is_suspect(position(8))));
+        for _ in 0..2 {
+            be_killed(&disk, |guard| guard.begin(position(100), LARGE_BYTES));
         }
+        for _ in 0..3 {
+            be_killed(&disk, |guard| {
+                assert!(!guard.is_suspect(position(8)));
+                // What is poison stays so.
+                assert!(guard.is_poison(position(100)));
+                guard.hold(position(100), false);
+                guard.begin(position(8), LARGE_BYTES);
+                guard.in_progress().end_in_order();
+                // It is still at it.
+                guard.end();
+                guard.begin(position(9), LARGE_BYTES);
+            });
+        }
+        let guard = open(&disk);
+        guard.in_progress().end_in_order();
+        std::mem::forget(guard);
+        assert_eq!(disk.list(std::path::Path::new("spool")).unwrap(), []);
+    }
+
+    #[test]
+    fn a_panic_is_not_taken_back_by_an_end_in_order() {
+        let disk = SimulatedDisk::default();
+        let mut note = None;
+        panic_at(&disk, |guard| {
+            guard.begin(position(8), SMALL_BYTES);
+            note = Some(guard.in_progress());
+        });
+        note.unwrap().end_in_order();
+        assert!(open(&disk).is_suspect(position(8)));
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Job {
     pub(super) reconcile: ClosedReconcile,
     subject: SubjectIdentity,
     fingerprint: Fingerprint,
+    /// A part of it was in quarantine, and others may have been published since.
+    is_late: bool,
     /// How often a payload of it could not be read.
     failed_reads: Cell<u32>,
 }
@@ -45,7 +47,12 @@ pub(super) struct Job {
 impl Job {
     /// What belongs to nobody in particular, or is not all there, can't be compared.
     fn is_comparable(&self) -> bool {
-        !self.reconcile.is_fragment() && self.reconcile.subject != Subject::default()
+        !self.is_out_of_turn() && self.reconcile.subject != Subject::default()
+    }
+
+    /// Those that began later may be published already.
+    fn is_out_of_turn(&self) -> bool {
+        self.is_late || self.reconcile.is_fragment()
     }
 
     fn trace_id(&self) -> &str {
@@ -73,10 +80,17 @@ impl Desk {
                 .metrics
                 .reconcile_closed(outcome, name_of(reconcile.closing));
             tracing::debug!(trace_id = %reconcile.trace_id, outcome, "reconcile closed");
+            let open = self.late.len();
+            if open > 0 {
+                for record in &reconcile.records {
+                    self.late.remove(record);
+                }
+            }
             self.waiting.push_back(Job {
                 subject: reconcile.subject.identity(),
                 fingerprint: reconcile.fingerprint(),
                 reconcile,
+                is_late: self.late.len() < open,
                 failed_reads: Cell::new(0),
             });
         }
@@ -322,7 +336,7 @@ impl Desk {
     /// What lies around a reconcile, and what to compare the fields of the next one with.
     fn context_of(&mut self, job: &Job, summary: &Summary) -> (Context, Vec<u8>) {
         let mut last = self.behind.history.last(&job.subject).cloned();
-        if job.reconcile.is_fragment() {
+        if job.is_out_of_turn() {
             // A part of another reconcile may come after those that began later.
             last = last.filter(|last| *last.trace_id == *job.trace_id());
             if let Some(last) = &last {

@@ -1,11 +1,12 @@
-//! Quarantining: what the store will not have is moved out of the way, and comes back on command.
+//! Quarantining: what the store will not have is moved out of the way. It comes back on command
+//! (`taking_back`).
 //!
 //! Invariant: the index entry of an object is durable before the object moves, and says `queued`: the
 //! object is not in the store, and not lost. When it is stored after all, or lost, an entry of the
 //! next revision says so. A message at which the process died twice is skipped only once it is here.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     time::{Duration, Instant},
 };
@@ -13,15 +14,16 @@ use std::{
 use super::{
     Desk,
     committing::is_disk_full,
-    dispatching::StoredIndex,
+    dispatching::{Refusal, StoredIndex},
     settling::{Awaiting, Waits},
 };
 use crate::{
-    archive::StoreError,
+    archive::UploadError,
     line::{Line, PayloadState},
     metrics::{ObjectLoss, SpanLoss},
-    outbox::{Label, Note, ParcelId, Quarantinable, Quarantined, TraceBatches},
+    outbox::{Label, MessageName, Note, ParcelId, Quarantinable, Quarantined, TraceBatches},
     record::{Position, Record},
+    spool::Appended,
 };
 
 /// How often it is looked for what a person did to the quarantine.
@@ -35,16 +37,22 @@ pub(super) struct QuarantineWatch {
     looked_at: Option<Instant>,
     counted_at: Option<Instant>,
     /// Files that somebody wants to be sent again and that can't be taken, as the log says.
-    untakeable: BTreeSet<u64>,
+    pub(super) untakeable: BTreeSet<u64>,
+    /// Messages that are in the log again, and still here.
+    pub(super) appended: BTreeMap<u64, Appended>,
     /// The log says that what does not fit can't be given up.
     told_of_excess: bool,
 }
 
 impl Desk {
-    pub(super) fn note(&self, what: &str, error: &StoreError) -> Note {
+    pub(super) fn note(&self, what: &str, failure: &UploadError) -> Note {
+        let reason = match failure.detail() {
+            detail if detail.is_empty() => failure.to_string(),
+            detail => format!("{failure}: {detail}"),
+        };
         Note {
             what: what.to_owned(),
-            reason: format!("{error}: {}", error.detail()),
+            reason,
             since: self.behind.clock.now(),
         }
     }
@@ -54,7 +62,7 @@ impl Desk {
         &mut self,
         parcel: ParcelId,
         mut label: Label,
-        error: &StoreError,
+        failure: &UploadError,
     ) -> io::Result<()> {
         label.line.object.state = PayloadState::Queued;
         let is_noted = self.behind.parcels.is_retried(parcel);
@@ -64,12 +72,17 @@ impl Desk {
             // NOTE: before the parcel moves. What is in quarantine is not noted again.
             self.note_for_good(&mut label.line)?;
         }
-        let note = self.note(&label.line.object.key, error);
+        let note = self.note(&label.line.object.key, failure);
         let quarantine = &self.behind.quarantine;
         self.behind.parcels.set_aside(parcel, |path| {
             quarantine.take(Quarantinable::Object, path, &note)
         })?;
         self.announce(Quarantinable::Object, &note);
+        if !matches!(failure, UploadError::Store(_)) {
+            // It may never be stored: the next one that is the same is.
+            let subject = label.subject.identity();
+            self.behind.history.object_lost(&subject, label.fingerprint);
+        }
         self.settle_awaiting(parcel, &label);
         self.give_up_excess();
         Ok(())
@@ -96,12 +109,17 @@ impl Desk {
 
     fn keep_record(&mut self, position: Position, record: &Record) -> io::Result<()> {
         let Position { segment, offset } = position;
-        let name = format!("{:020}-{offset}.message", segment.0);
+        let name = MessageName {
+            position,
+            kind: record.kind,
+            received_at: record.received_at,
+        };
         let quarantine = &self.behind.quarantine;
         // A process that died before it could note that the record is done.
-        if quarantine.has(&name) {
+        if quarantine.has_message(&name) {
             return Ok(());
         }
+        let name = name.to_string();
         let (kind, deaths) = (record.kind.as_str(), self.behind.poison.deaths_at(position));
         let note = Note {
             what: format!("{kind} at offset {offset} of segment {}", segment.0),
@@ -154,13 +172,18 @@ impl Desk {
         tracing::warn!(
             key = note.what,
             reason = note.reason,
-            "the store refuses this upload; it is kept in the quarantine (spanplane quarantine ls)"
+            "an upload can't be stored; it is kept in the quarantine (spanplane quarantine ls)"
         );
     }
 
     /// Moves a refused batch of the index to the quarantine.
-    pub(super) fn quarantine_index(&mut self, refused: StoredIndex, note: &Note) {
+    pub(super) fn quarantine_index(&mut self, refused: StoredIndex, refusal: &Refusal) {
         let quarantine = &self.behind.quarantine;
+        let note = &refusal.note;
+        if !refusal.is_certain && !quarantine.has_room_for(&refused.batch.path) {
+            // NOTE: forgotten here, it is sent again.
+            return;
+        }
         let moved = self.behind.index.set_aside(&refused.batch, |path| {
             quarantine.take(Quarantinable::Index, path, note)
         });
@@ -196,47 +219,6 @@ impl Desk {
             }
         }
         self.behind.metrics.quarantine_holds(quarantine.bytes());
-    }
-
-    fn take_back_retried(&mut self) {
-        let retried = match self.behind.quarantine.retried() {
-            Ok(retried) => retried,
-            Err(error) => {
-                tracing::warn!(%error, "cannot look into the quarantine");
-                return;
-            }
-        };
-        let is_there = |id: &u64| retried.iter().any(|file| file.id == *id);
-        self.watch.untakeable.retain(is_there);
-        for file in retried {
-            let (path, name) = (&file.path, &file.name);
-            let taken = match (file.what, &self.behind.tracing) {
-                (Quarantinable::Object, _) => {
-                    let now = self.behind.clock.now();
-                    self.behind.parcels.take_back(path, now)
-                }
-                (Quarantinable::Index, _) => self.behind.index.take_back(path, name),
-                (Quarantinable::Spans, Some(tracing)) => tracing.batches.take_back(path, name),
-                // They wait until there is a collector. A message is only moved there by hand.
-                (Quarantinable::Spans, None) | (Quarantinable::Message, _) => continue,
-            };
-            match taken {
-                Ok(()) => {
-                    self.watch.untakeable.remove(&file.id);
-                    tracing::info!(id = file.id, "sending again what was in quarantine");
-                    self.behind.quarantine.release(&file);
-                }
-                Err(error) => {
-                    if self.watch.untakeable.insert(file.id) {
-                        tracing::warn!(
-                            id = file.id, %error,
-                            "cannot take a file out of quarantine; it stays there (spanplane \
-                             quarantine rm)"
-                        );
-                    }
-                }
-            }
-        }
     }
 
     fn give_up_excess(&mut self) {

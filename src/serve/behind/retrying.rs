@@ -1,8 +1,9 @@
 //! Retrying: an upload that failed is tried again later, or set aside if the store will not have it.
 //!
 //! Invariant: only what can't be read back from local disk is lost here. What the store refuses
-//! while it takes others of the same kind goes to the quarantine; everything else is tried again,
-//! for as long as the disk holds it.
+//! while it takes others of the same kind goes to the quarantine, and so does what can't be sent as
+//! it is; everything else is tried again, for as long as the disk holds it. An answer that may not be
+//! about the upload pushes nothing out of a full quarantine.
 
 use std::{
     collections::BTreeSet,
@@ -11,11 +12,10 @@ use std::{
 
 use super::{
     Desk,
-    dispatching::{StoredIndex, Upload},
+    dispatching::{Refusal, StoredIndex, Upload},
 };
 use crate::{
     archive::{ReadyBatch, StoreError, Trouble, UploadError},
-    line::PayloadState,
     metrics::ObjectLoss,
     outbox::ParcelId,
 };
@@ -66,27 +66,23 @@ impl Desk {
             return;
         }
         let label = self.behind.parcels.read(parcel).map(|reader| reader.label);
-        match (label.map_err(UploadError::from), failure) {
-            (Ok(label), UploadError::Store(error)) => {
+        match label.map_err(UploadError::from) {
+            Ok(label) => {
                 self.sending.remove(&parcel);
-                if let Err(error) = self.quarantine_parcel(parcel, label, error) {
-                    tracing::warn!(%error, "cannot move a refused object to the quarantine yet");
+                if let Err(error) = self.quarantine_parcel(parcel, label, failure) {
+                    tracing::warn!(%error, "cannot move an object to the quarantine yet");
                     self.retries.postpone(&upload, self.instant());
                     return;
                 }
             }
-            (Ok(label), _) => {
-                self.lose(&label.line.object.key, failure);
-                self.resolve(parcel, label, PayloadState::Dropped);
-            }
-            (Err(error @ UploadError::Read(_)), _) => {
+            Err(error @ UploadError::Read(_)) => {
                 tracing::warn!(?upload, %error, "cannot read what failed from local disk yet");
                 self.sending.remove(&parcel);
                 self.retries.postpone(&upload, self.instant());
                 return;
             }
             // Not even its label can be read.
-            (Err(_), _) => {
+            Err(_) => {
                 let path = self.behind.parcels.path_of(parcel);
                 self.lose(&path.display().to_string(), failure);
                 self.sending.remove(&parcel);
@@ -105,11 +101,14 @@ impl Desk {
         }
         self.retries.forget(&upload);
         if let UploadError::Store(error) = failure {
-            let note = self.note(&batch.key.to_string(), error);
+            let refusal = Refusal {
+                note: self.note(&batch.key.to_string(), failure),
+                is_certain: error.trouble == Trouble::ObjectRefused,
+            };
             self.stored_index.push(StoredIndex {
                 batch,
                 ticket: self.behind.history.ticket(),
-                refusal: Some(note),
+                refusal: Some(refusal),
             });
         } else {
             self.lose(&batch.key.to_string(), failure);
@@ -214,7 +213,17 @@ impl Desk {
         if error.trouble == Trouble::ObjectRefused {
             stored_at + LATELY > since
         } else {
-            error.is_refusal() && tries >= REFUSALS && stored_at > since
+            // NOTE: it may pass, and nothing else is to be lost for it.
+            let has_room = || {
+                let quarantine = &self.behind.quarantine;
+                match upload {
+                    Upload::Object(parcel) => {
+                        quarantine.has_room_for(&self.behind.parcels.path_of(*parcel))
+                    }
+                    Upload::Index(path) => quarantine.has_room_for(path),
+                }
+            };
+            error.is_refusal() && tries >= REFUSALS && stored_at > since && has_room()
         }
     }
 }

@@ -47,7 +47,7 @@ impl EarlierLines {
         });
     }
 
-    /// The object of this very line, or of a later revision of it.
+    /// The object of this very line, or of its last revision.
     pub(super) fn find(
         &self,
         trace_id: &str,
@@ -55,8 +55,8 @@ impl EarlierLines {
         coverage: Coverage,
     ) -> Option<&ObjectRef> {
         let is_it = |line: &&EarlierLine| line.coverage == coverage && line.revision >= revision;
-        let line = self.lines_of(trace_id).iter().find(is_it)?;
-        Some(&line.object)
+        let lines = self.lines_of(trace_id).iter().filter(is_it);
+        Some(&lines.max_by_key(|line| line.revision)?.object)
     }
 
     /// The highest revision that was noted of a trace.

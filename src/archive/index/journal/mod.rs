@@ -27,7 +27,7 @@ use self::{
 use super::{IndexKey, InstanceName, MAX_LINE_BYTES, Partition};
 use crate::{
     disk::{SharedDisk, remove_if_there},
-    line::{Coverage, Line, ObjectRef},
+    line::{Coverage, Line, ObjectRef, PayloadState},
     time::Timestamp,
 };
 
@@ -117,10 +117,14 @@ impl IndexJournal {
         self.earlier.find(trace_id, revision, coverage)
     }
 
-    /// Whether [`Self::find`] finds this line.
+    /// Whether [`Self::find`] finds this line. One that says that the object is on its way does not
+    /// say what this one does, if it is known by now what became of it.
     pub fn has(&self, line: &Line) -> bool {
-        self.find(&line.trace_id, line.revision, line.coverage())
-            .is_some()
+        use PayloadState::{Dropped, Queued, Stored};
+
+        let found = self.find(&line.trace_id, line.revision, line.coverage());
+        let is_decided = matches!(line.object.state, Stored | Dropped);
+        found.is_some_and(|object| !is_decided || object.state != Queued)
     }
 
     /// Whether this process began the batch.

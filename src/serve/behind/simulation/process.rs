@@ -119,6 +119,7 @@ impl Process {
         let history = History::on_disk(&disk, &data_dir.join("history.jsonl"), basis);
         let pipeline = Desk::new(Behind {
             follower,
+            appender: spool.appender(),
             memory: MessageMemory::new(MEMORY_BYTES, usize::MAX),
             poison: PoisonGuard::open(Arc::clone(&disk), data_dir.join("spool/in-progress")),
             assembler: Assembler::new(Limits::default()),

@@ -15,11 +15,8 @@ use super::{
     store::SimulatedStore,
 };
 use crate::{
-    disk::{
-        read_file,
-        simulated::{Death, SimulatedDisk},
-    },
-    outbox::Quarantine,
+    disk::simulated::{Death, SimulatedDisk},
+    outbox::{Quarantinable, Quarantine},
     reconcile::PayloadHash,
     record::RecordKind,
     time::{Clock, Timestamp},
@@ -37,8 +34,6 @@ pub(super) struct Acknowledged {
     pub(super) span_id: String,
     pub(super) is_response: bool,
     pub(super) sha256: String,
-    /// Of the message as it came.
-    pub(super) message: String,
 }
 
 impl Acknowledged {
@@ -48,7 +43,6 @@ impl Acknowledged {
             span_id: sent.span_id.clone(),
             is_response: sent.kind == RecordKind::Response,
             sha256: PayloadHash::of(&sent.payload).to_string(),
-            message: PayloadHash::of(&sent.record.message).to_string(),
         }
     }
 }
@@ -136,22 +130,16 @@ impl World {
         self.store.set_refusing(0);
         self.is_collector_away = false;
         let refused = Quarantine::list(&self.disk, FilePath::new(QUARANTINE)).unwrap();
-        for file in refused.iter().filter(|file| file.what.is_sendable()) {
-            self.count("refused");
-            let note = file.note(&self.disk);
-            self.refused.extend(note.map(|note| note.what));
+        for file in &refused {
+            if file.what == Quarantinable::Message {
+                self.count("message in quarantine");
+            } else {
+                self.count("refused");
+                let note = file.note(&self.disk);
+                self.refused.extend(note.map(|note| note.what));
+            }
             Quarantine::retry(&self.disk, file).unwrap();
         }
-    }
-
-    /// The messages that are in quarantine, by their hashes.
-    pub(super) fn quarantined(&self) -> BTreeSet<String> {
-        let kept = Quarantine::list(&self.disk, FilePath::new(QUARANTINE)).unwrap();
-        let messages = kept.iter().filter(|file| !file.what.is_sendable());
-        let contents = messages.map(|file| read_file(&self.disk, &file.path).unwrap().unwrap());
-        contents
-            .map(|message| PayloadHash::of(&message).to_string())
-            .collect()
     }
 }
 
