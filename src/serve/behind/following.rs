@@ -17,8 +17,6 @@ use crate::{
 
 /// Records followed before anything else gets a turn.
 const RECORDS_A_TURN: usize = 64;
-/// Closed reconciles that may wait to be published: some 2 KB each.
-const WAITING_RECONCILES: usize = 1024;
 /// Stands in every FATAL result that a function can return.
 const FATAL: &[u8] = b"SEVERITY_FATAL";
 
@@ -28,7 +26,7 @@ impl Desk {
         let mut closed = Vec::new();
         let mut followed = false;
         for _ in 0..RECORDS_A_TURN {
-            if self.waiting.len() + closed.len() >= WAITING_RECONCILES {
+            if self.waiting.is_full_with(&closed) {
                 break;
             }
             let (position, record) = match self.behind.follower.next_record() {

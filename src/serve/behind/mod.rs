@@ -19,6 +19,7 @@ mod retrying;
 mod settling;
 #[cfg(test)]
 mod simulation;
+mod waiting;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -37,10 +38,10 @@ pub(super) use self::poison::PoisonGuard;
 use self::{
     committing::{Published, Unsettled},
     dispatching::{OnTheWay, PATIENCE, StoredIndex, Upload},
-    publishing::Job,
     quarantining::QuarantineWatch,
     retrying::StoreCondition,
     settling::{Awaiting, Unresolved},
+    waiting::Waiting,
 };
 use crate::{
     archive::{Event, Forget, IndexJournal, PruneStep, Pruner, Uploads},
@@ -133,7 +134,7 @@ impl Behind {
 impl Desk {
     fn new(behind: Behind) -> Self {
         Self {
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             published: VecDeque::new(),
             awaiting: Vec::new(),
             unsettled: Unsettled::new(behind.clock.instant()),
@@ -171,7 +172,7 @@ enum Turn {
 #[derive(Debug)]
 struct Desk {
     behind: Behind,
-    waiting: VecDeque<Job>,
+    waiting: Waiting,
     /// In the order in which they were published.
     published: VecDeque<Published>,
     awaiting: Vec<Awaiting>,
@@ -309,8 +310,8 @@ impl Desk {
     }
 
     fn show_oldest(&self, caught_up: bool) {
-        let jobs = self.waiting.iter();
-        let closed = jobs.map(|job| job.reconcile.first_received_at).min();
+        let closed = self.waiting.reconciles();
+        let closed = closed.map(|reconcile| reconcile.first_received_at).min();
         let open = self.behind.assembler.oldest_arrival();
         let unread = self
             .last_record
