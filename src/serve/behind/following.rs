@@ -10,7 +10,7 @@ use crate::{
     decode::{StepMessage, decode_step},
     fingerprint::{Fingerprint, Fingerprinter},
     pace::{breathe, in_slices},
-    print::PrintedMessage,
+    print::{PrintedMessage, PrintedPayload},
     reconcile::Half,
     record::{Position, Record, RecordKind},
 };
@@ -91,11 +91,12 @@ impl Desk {
         let Some(format) = self.behind.print else {
             return;
         };
-        let redacted = self.behind.redactor.redact(&step.payload);
+        let redactor = &self.behind.redactor;
+        let payload = PrintedPayload::of(&step.payload, |it| redactor.redact(it).payload);
         let message = PrintedMessage {
             kind: step.kind,
             meta: &step.meta,
-            payload: &redacted.payload,
+            payload: &payload,
             error: &step.error,
         };
         if let Err(error) = format.print(message, &mut io::stdout().lock()) {
