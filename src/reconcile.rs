@@ -233,7 +233,48 @@ pub struct ClosedReconcile {
     pub closing: Closing,
 }
 
+impl Subject {
+    /// Bytes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let Self {
+            kind_of_subject: _,
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+            composition,
+        } = self;
+        let texts = [api_version, kind, namespace, name, uid, composition];
+        size_of::<Self>() + texts.map(String::len).iter().sum::<usize>()
+    }
+}
+
+impl Step {
+    /// Bytes in memory: of its texts, an error may take by far the most.
+    pub fn memory_bytes(&self) -> usize {
+        let Self {
+            span_id,
+            name,
+            function,
+            error,
+            ..
+        } = self;
+        let texts = [span_id, name, function, error];
+        size_of::<Self>() + texts.map(String::len).iter().sum::<usize>()
+    }
+}
+
 impl ClosedReconcile {
+    /// Bytes in memory, about.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.trace_id.0.len()
+            + self.subject.memory_bytes()
+            + self.steps.iter().map(Step::memory_bytes).sum::<usize>()
+            + size_of_val(self.records.as_slice())
+    }
+
     /// Every request has its response.
     pub fn is_complete(&self) -> bool {
         !self.steps.iter().any(Step::awaits_response)

@@ -7,7 +7,8 @@
 //!   [`Limits::idle`] of silence, since the two may run side by side);
 //! - a step failed or returned FATAL, which ends a pipeline;
 //! - a response is overdue by [`Limits::overdue`];
-//! - too many are open, or one grows too long: the oldest goes first.
+//! - too many are open or they take too much memory: the oldest goes first;
+//! - one grows too long.
 //!
 //! What comes later for a closed reconcile opens it again under the same ids; whoever publishes
 //! it joins the parts.
@@ -15,8 +16,8 @@
 //! Time is the log's, not the wall's: a record's arrival moves it forward, so that following the
 //! same log again, at any speed, closes the same reconciles.
 //!
-//! Invariant: metadata and positions only, never payloads; every accepted position comes out in
-//! exactly one closed reconcile.
+//! Invariant: metadata, errors and positions only, never payloads, and no more of them in all than
+//! [`Limits::bytes`]; every accepted position comes out in exactly one closed reconcile.
 
 mod open;
 
@@ -46,6 +47,10 @@ pub struct Limits {
     pub open_reconciles: usize,
     /// Pipelines have a handful of steps, two records each.
     pub records_each: usize,
+    /// A usual reconcile takes some 3 KB. An error may take 64 KiB.
+    pub bytes: usize,
+    /// One that fails ends with its first error.
+    pub bytes_each: usize,
 }
 
 impl Default for Limits {
@@ -55,6 +60,8 @@ impl Default for Limits {
             overdue: NO_RESPONSE_AFTER,
             open_reconciles: 4096,
             records_each: 1024,
+            bytes: 8 * 1024 * 1024,
+            bytes_each: 1024 * 1024,
         }
     }
 }
@@ -91,6 +98,8 @@ pub struct Assembler {
     /// By the arrival of the record that came first.
     arrivals: BTreeSet<(Timestamp, TraceId)>,
     newest_of: HashMap<SubjectIdentity, TraceId>,
+    /// What the open ones take.
+    bytes: usize,
 }
 
 impl Assembler {
@@ -104,6 +113,7 @@ impl Assembler {
             oldest: BTreeMap::new(),
             arrivals: BTreeSet::new(),
             newest_of: HashMap::new(),
+            bytes: 0,
         }
     }
 
@@ -133,8 +143,14 @@ impl Assembler {
             .or_insert_with(|| OpenReconcile::new(subject, arrival.half.received_at));
         self.deadlines
             .remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
+        let is_new = reconcile.record_count() == 0;
+        let bytes_before = if is_new {
+            0
+        } else {
+            bytes_of(&trace_id, reconcile)
+        };
         let (position, first) = (arrival.half.position, reconcile.first_received_at());
-        if reconcile.record_count() == 0 {
+        if is_new {
             self.oldest.insert(position, trace_id.clone());
         }
         reconcile.add(arrival, now);
@@ -149,13 +165,20 @@ impl Assembler {
                 .insert(reconcile.subject().identity(), trace_id.clone());
         }
 
-        if reconcile.record_count() >= self.limits.records_each {
+        let bytes = bytes_of(&trace_id, reconcile);
+        self.bytes += bytes.saturating_sub(bytes_before);
+        let is_too_long =
+            reconcile.record_count() >= self.limits.records_each || bytes >= self.limits.bytes_each;
+        if is_too_long {
             self.close(&trace_id, Closing::Flooded, closed);
         } else if reconcile.is_ended() {
             self.close(&trace_id, Closing::Ended, closed);
         } else {
             self.deadlines
                 .insert((reconcile.deadline(&self.limits), trace_id));
+        }
+        while self.bytes > self.limits.bytes && !self.open.is_empty() {
+            self.close_oldest(closed);
         }
     }
 
@@ -246,6 +269,7 @@ impl Assembler {
         let Some(reconcile) = self.open.remove(trace_id) else {
             return;
         };
+        self.bytes = self.bytes.saturating_sub(bytes_of(trace_id, &reconcile));
         self.deadlines
             .remove(&(reconcile.deadline(&self.limits), trace_id.clone()));
         self.arrivals
@@ -259,6 +283,11 @@ impl Assembler {
         }
         closed.push(reconcile.close(trace_id.clone(), closing));
     }
+}
+
+/// What an open reconcile takes, with its ids in the lists of all.
+fn bytes_of(trace_id: &TraceId, reconcile: &OpenReconcile) -> usize {
+    trace_id.0.len() + reconcile.memory_bytes()
 }
 
 /// Core begins every pipeline with a request for step 0.

@@ -25,6 +25,8 @@ pub(super) struct OpenReconcile {
     failed: bool,
     /// When the next reconcile of the subject began.
     succeeded_at: Option<Timestamp>,
+    /// Of all steps.
+    steps_bytes: usize,
 }
 
 impl OpenReconcile {
@@ -38,6 +40,7 @@ impl OpenReconcile {
             maybe_fatal: false,
             failed: false,
             succeeded_at: None,
+            steps_bytes: 0,
         }
     }
 
@@ -74,6 +77,7 @@ impl OpenReconcile {
                 empty @ None => {
                     *empty = Some(half);
                     if kind == RecordKind::Response {
+                        self.steps_bytes += error.len();
                         step.error = error;
                     }
                     return;
@@ -94,6 +98,7 @@ impl OpenReconcile {
             unanswered: None,
         };
         *half_of(&mut step, kind) = Some(half);
+        self.steps_bytes += step.memory_bytes();
         self.steps.push(step);
     }
 
@@ -119,6 +124,14 @@ impl OpenReconcile {
     pub(super) fn started_at(&self) -> Timestamp {
         let starts = self.steps.iter().map(|step| step.started_at);
         starts.min().unwrap_or(self.first_received_at)
+    }
+
+    /// Bytes in memory, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.subject.memory_bytes()
+            + self.steps_bytes
+            + size_of_val(self.records.as_slice())
     }
 
     pub(super) fn record_count(&self) -> usize {

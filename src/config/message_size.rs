@@ -1,7 +1,8 @@
 //! How large a message may be, and how many bytes of messages may be in memory at once.
 //!
 //! Invariant: what is received takes at most a quarter of the memory limit. The rest is for what is
-//! made of a message afterwards, which takes up to twice its size, and for everything else.
+//! made of a message afterwards, which takes up to twice its size, and for everything else. No
+//! message is taken that this does not suffice for: it would kill the process each time it is read.
 
 use super::show_bytes;
 
@@ -11,6 +12,10 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 const DEFAULT_MESSAGE_BYTES: u64 = 32 << 20;
 /// Of the memory limit.
 const SHARE: u64 = 4;
+/// Of a message, for what is made of it.
+const PROCESSING: u64 = 2;
+/// What is taken however little memory there is, if it is a quarter of it: gRPC's own default.
+const MIN_MESSAGE_BYTES: u64 = 4 << 20;
 /// Two messages of a usual size, at least.
 const MIN_IN_MEMORY_BYTES: u64 = 8 << 20;
 /// The program itself, its buffers, and what is on its way to the store and the collector.
@@ -29,24 +34,30 @@ pub(super) struct MessageLimits {
 
 impl MessageLimits {
     /// The limits, or why a message can't be so large. `memory` is the memory limit, if there is
-    /// one.
+    /// one; where it is too small for the default, the largest message is smaller.
     pub(super) fn check(max_bytes: u64, memory: Option<u64>) -> Result<Self, String> {
         if !(1..=MAX_MESSAGE_BYTES).contains(&max_bytes) {
             return Err("this must be between 1 byte and 1GiB".to_owned());
         }
         let mut warning = None;
-        if let Some(memory) = memory.filter(|memory| *memory / SHARE < max_bytes) {
-            let [needed, has, fits] = [max_bytes * SHARE, memory, memory / SHARE].map(show_bytes);
+        let asked = max_bytes;
+        let max_bytes = memory.map_or(asked, |memory| asked.min(largest_within(memory)));
+        if let Some(memory) = memory.filter(|_| max_bytes < asked) {
+            let [asked_for, needed, has, fits] =
+                [asked, asked * SHARE, memory, max_bytes].map(show_bytes);
             let problem = format!(
-                "messages of {} need a memory limit of {needed}, and the container has {has}; raise \
-                 the container's limit, or set --max-recv-msg-size to {fits} or less",
-                show_bytes(max_bytes)
+                "messages of {asked_for} need a memory limit of {needed}, and the container has {has}"
             );
             // NOTE: the default must not keep a sidecar with less memory from starting.
-            if max_bytes > DEFAULT_MESSAGE_BYTES {
-                return Err(problem);
+            if asked > DEFAULT_MESSAGE_BYTES {
+                return Err(format!(
+                    "{problem}; raise the container's limit, or set --max-recv-msg-size to {fits} \
+                     or less"
+                ));
             }
-            warning = Some(problem);
+            warning = Some(format!(
+                "{problem}; messages over {fits} are refused, raise the container's limit to take them"
+            ));
         }
         let share = memory.map_or(u64::MAX, |memory| memory / SHARE);
         let in_memory = DEFAULT_MESSAGE_BYTES
@@ -66,6 +77,12 @@ impl MessageLimits {
     }
 }
 
+/// The largest message that this memory limit suffices for.
+fn largest_within(memory: u64) -> u64 {
+    let for_processing = memory.saturating_sub(EVERYTHING_ELSE_BYTES) / PROCESSING;
+    (memory / SHARE).min(for_processing.max(MIN_MESSAGE_BYTES))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,7 +92,8 @@ mod tests {
     fn check(max_mib: u64, memory_mib: Option<u64>) -> Result<(usize, bool), String> {
         let memory = memory_mib.map(|mib| mib * MIB);
         let limits = MessageLimits::check(max_mib * MIB, memory)?;
-        assert_eq!(limits.max_bytes as u64, max_mib * MIB);
+        let is_lowered = (limits.max_bytes as u64) < max_mib * MIB;
+        assert_eq!(limits.warning.is_some(), is_lowered);
         Ok((limits.in_memory_bytes >> 20, limits.warning.is_some()))
     }
 
@@ -111,6 +129,34 @@ mod tests {
         assert_eq!(limits.for_processing_bytes as u64, 48 * MIB);
         let limits = MessageLimits::check(32 * MIB, None).unwrap();
         assert_eq!(limits.for_processing_bytes, usize::MAX);
+    }
+
+    #[test]
+    fn with_less_memory_the_largest_message_is_smaller_and_the_warning_says_so() {
+        for (memory, largest) in [(127, 31), (96, 24), (64, 8), (32, 4), (16, 4), (8, 2)] {
+            let limits = MessageLimits::check(32 * MIB, Some(memory * MIB)).unwrap();
+            assert_eq!(limits.max_bytes as u64 / MIB, largest, "{memory} MiB");
+            let warning = limits.warning.unwrap();
+            let over = format!(
+                "messages over {} are refused",
+                show_bytes(limits.max_bytes as u64)
+            );
+            assert!(warning.contains(&over), "{warning}");
+        }
+        let limits = MessageLimits::check(4 * MIB, Some(64 * MIB)).unwrap();
+        assert_eq!((limits.max_bytes as u64, limits.warning), (4 * MIB, None));
+    }
+
+    #[test]
+    fn a_message_that_is_taken_can_be_processed() {
+        for memory in 64..=256 {
+            let limits = MessageLimits::check(32 * MIB, Some(memory * MIB)).unwrap();
+            let processing = PROCESSING * limits.max_bytes as u64;
+            assert!(
+                processing + EVERYTHING_ELSE_BYTES <= memory * MIB,
+                "{memory} MiB"
+            );
+        }
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //!
 //! Other programs read it, so names don't change without a new version; what is added is ignored
 //! by who does not know it. Invariant: bounded in size whatever the payloads hold. A list is cut at
-//! [`MAX_NAMES`] or [`MAX_ENTRIES`] with its full count beside it, a text at [`MAX_TEXT_BYTES`].
+//! [`MAX_NAMES`] or [`MAX_ENTRIES`], and at [`MAX_LIST_BYTES`], with its full count beside it, a text
+//! at [`MAX_TEXT_BYTES`]; where steps have very much to say or are very many, sooner, so that a line
+//! never takes more than a few megabytes.
 
 mod coverage;
+mod footprint;
 #[cfg(test)]
 pub(crate) mod samples;
 
@@ -16,6 +19,8 @@ use crate::{reconcile::SubjectType, time::Timestamp};
 
 /// Names in a list.
 pub const MAX_NAMES: usize = 500;
+/// Text of such a list: a full one of names of 60 bytes, which few Kubernetes names exceed.
+pub const MAX_LIST_BYTES: usize = 32 * 1024;
 /// Results, conditions and requirements of a step.
 pub const MAX_ENTRIES: usize = 16;
 /// Bytes of a message.

@@ -1,27 +1,36 @@
 //! Messages on stdout, as Crossplane's reference sidecar prints them.
 //!
 //! Invariant: for the same message the same bytes as the reference, but for secret values, which
-//! are shown redacted, and for payloads of megabytes, which are named and not shown. Go's formatting rules live in `go_json` and `go_yaml`.
+//! are shown redacted, and for large payloads, which are named and not shown: printing takes a few
+//! megabytes, whatever the payload. Go's formatting rules live in `go_json` and `go_yaml`.
 
 mod go_json;
 mod go_yaml;
+mod payload_lines;
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use self::{go_json::write_json, go_yaml::write_yaml};
+use self::{go_json::write_json, go_yaml::write_yaml, payload_lines::PayloadLines};
 use crate::{
     decode::StepMeta,
+    json::{Json, Values},
     reconcile::{Subject, SubjectType},
     record::RecordKind,
     redact::CleanPayload,
     time::Timestamp,
 };
 
-/// A payload takes some 18 times its size while it is printed. Larger ones are not worth the
-/// memory: they stand in the store.
-const MAX_PRINTED_BYTES: usize = 2 * 1024 * 1024;
+/// A payload usually takes some 18 times its size while it is printed. Larger ones are not worth
+/// the memory: they are in the store.
+const MAX_PRINTED_BYTES: usize = 256 * 1024;
+/// The same for a payload that is made to take more: a value of a byte or two may take some
+/// hundred. Usual payloads of [`MAX_PRINTED_BYTES`] have 10,000.
+const MAX_PRINTED_VALUES: usize = 16 * 1024;
+/// Stdout writes every line by itself, unless it gets many at once.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// How messages are printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -37,17 +46,42 @@ pub enum PrintFormat {
 pub struct PrintedMessage<'m> {
     pub kind: RecordKind,
     pub meta: &'m StepMeta,
-    pub payload: &'m CleanPayload,
+    pub payload: &'m PrintedPayload,
     pub error: &'m str,
+}
+
+/// A payload to print.
+#[derive(Clone, Debug)]
+pub enum PrintedPayload {
+    Shown(CleanPayload),
+    TooLarge { bytes: usize },
+}
+
+impl PrintedPayload {
+    /// The payload as `redact` leaves it; one that is too large to be shown is not even redacted.
+    pub fn of(payload: &Bytes, redact: impl FnOnce(&Bytes) -> CleanPayload) -> Self {
+        if payload.len() > MAX_PRINTED_BYTES {
+            let bytes = payload.len();
+            return Self::TooLarge { bytes };
+        }
+        Self::Shown(redact(payload))
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::TooLarge { bytes } => too_large(*bytes),
+            Self::Shown(payload) => value_of(payload),
+        }
+    }
 }
 
 impl PrintFormat {
     pub fn print(self, message: PrintedMessage<'_>, out: &mut impl Write) -> io::Result<()> {
-        let text = match self {
-            Self::Json => json_line(message),
-            Self::Text => text_block(message),
-        };
-        out.write_all(text.as_bytes())?;
+        let mut out = BufWriter::with_capacity(PIECE_BYTES, out);
+        match self {
+            Self::Json => out.write_all(json_line(message).as_bytes())?,
+            Self::Text => write_text_block(message, &mut out)?,
+        }
         out.flush()
     }
 }
@@ -59,7 +93,7 @@ fn json_line(message: PrintedMessage<'_>) -> String {
         "meta".to_owned(),
         Value::Object(protojson_meta(message.meta)),
     );
-    event.insert("payload".to_owned(), payload_value(message.payload));
+    event.insert("payload".to_owned(), message.payload.value());
     if !message.error.is_empty() {
         event.insert("error".to_owned(), json!(message.error));
     }
@@ -69,10 +103,10 @@ fn json_line(message: PrintedMessage<'_>) -> String {
     line
 }
 
-fn text_block(message: PrintedMessage<'_>) -> String {
+fn write_text_block(message: PrintedMessage<'_>, out: &mut dyn Write) -> io::Result<()> {
     let PrintedMessage { meta, error, .. } = message;
-    let mut lines = vec![format!("=== {} ===", name_of(message.kind))];
-    let mut field = |name: &str, value: &str| lines.push(format!("  {name:<13}{value}"));
+    writeln!(out, "=== {} ===", name_of(message.kind))?;
+    let mut field = |name: &str, value: &str| writeln!(out, "  {name:<13}{value}");
     if let Some(subject) = &meta.subject {
         match subject.kind_of_subject {
             SubjectType::Composite => {
@@ -82,16 +116,16 @@ fn text_block(message: PrintedMessage<'_>) -> String {
                     name,
                     ..
                 } = subject;
-                field("XR:", &format!("{api_version}/{kind} ({name})"));
-                field("XR UID:", &subject.uid);
+                field("XR:", &format!("{api_version}/{kind} ({name})"))?;
+                field("XR UID:", &subject.uid)?;
                 if !subject.namespace.is_empty() {
-                    field("XR NS:", &subject.namespace);
+                    field("XR NS:", &subject.namespace)?;
                 }
-                field("Composition:", &subject.composition);
+                field("Composition:", &subject.composition)?;
             }
             SubjectType::Operation => {
-                field("Operation:", &subject.name);
-                field("Op UID:", &subject.uid);
+                field("Operation:", &subject.name)?;
+                field("Op UID:", &subject.uid)?;
             }
         }
     }
@@ -104,36 +138,26 @@ fn text_block(message: PrintedMessage<'_>) -> String {
     field(
         "Step:",
         &format!("{step_name} (index {step_index}, iteration {iteration})"),
-    );
-    field("Function:", &meta.function_name);
-    field("Trace ID:", &meta.trace_id);
-    field("Span ID:", &meta.span_id);
+    )?;
+    field("Function:", &meta.function_name)?;
+    field("Trace ID:", &meta.trace_id)?;
+    field("Span ID:", &meta.span_id)?;
     field(
         "Timestamp:",
         &meta.timestamp.unwrap_or_default().rfc3339_millis(),
-    );
+    )?;
     if !error.is_empty() {
-        field("Error:", error);
+        field("Error:", error)?;
     }
 
-    let value = payload_value(message.payload);
-    let mut yaml = String::new();
-    if !value.is_null() {
-        write_yaml(&value, &mut yaml);
-    }
+    let value = message.payload.value();
     // The reference leaves out a payload that its YAML library refuses.
-    if !yaml.is_empty() {
-        lines.push("  Payload:".to_owned());
-        lines.extend(
-            yaml.trim_end_matches('\n')
-                .split('\n')
-                .map(|line| format!("    {line}")),
-        );
-        lines.push(String::new());
+    let mut lines = PayloadLines::new(out);
+    if !value.is_null() {
+        write_yaml(&value, &mut |character| lines.put(character));
     }
-    lines.push(String::new());
-    lines.push(String::new());
-    lines.join("\n")
+    lines.finish()?;
+    writeln!(out)
 }
 
 const fn name_of(kind: RecordKind) -> &'static str {
@@ -143,22 +167,31 @@ const fn name_of(kind: RecordKind) -> &'static str {
     }
 }
 
-fn payload_value(payload: &CleanPayload) -> Value {
+fn too_large(bytes: usize) -> Value {
+    json!(format!(
+        "({bytes} bytes, too large to print; see the store)"
+    ))
+}
+
+fn value_of(payload: &CleanPayload) -> Value {
+    let as_it_came = |bytes| Value::String(String::from_utf8_lossy(bytes).into_owned());
     match payload {
-        CleanPayload::Json(bytes) if bytes.len() > MAX_PRINTED_BYTES => {
-            json!(format!(
-                "({} bytes, too large to print; see the store)",
-                bytes.len()
-            ))
-        }
         CleanPayload::Empty => Value::Null,
-        CleanPayload::Json(bytes) => serde_json::from_slice(bytes)
+        CleanPayload::Json(bytes) if has_too_many_values(bytes) => too_large(bytes.len()),
+        CleanPayload::Json(bytes) => {
             // Too deep for a tree, or a lone surrogate: shown as it came.
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned())),
-        CleanPayload::Text(bytes) | CleanPayload::Binary(bytes) => {
-            Value::String(String::from_utf8_lossy(bytes).into_owned())
+            serde_json::from_slice(bytes).unwrap_or_else(|_| as_it_came(bytes))
         }
+        CleanPayload::Text(bytes) | CleanPayload::Binary(bytes) => as_it_came(bytes),
     }
+}
+
+/// Whether a tree of this would take too much; found out with a tree that takes less.
+fn has_too_many_values(json: &[u8]) -> bool {
+    let values = Values::up_to(MAX_PRINTED_VALUES);
+    let tree = std::str::from_utf8(json).map(|text| Json::parse_within(text, &values));
+    drop(tree);
+    values.is_exceeded()
 }
 
 /// The meta as protojson prints the shipped layout: zero values left out.
@@ -228,9 +261,8 @@ fn insert_texts(fields: &mut Map<String, Value>, texts: &[(&str, &String)]) {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
+    use crate::redact::Redactor;
 
     fn meta() -> StepMeta {
         StepMeta {
@@ -270,7 +302,7 @@ mod tests {
         let message = PrintedMessage {
             kind,
             meta,
-            payload: &payload,
+            payload: &PrintedPayload::Shown(payload),
             error,
         };
         format.print(message, &mut out).unwrap();
@@ -348,5 +380,68 @@ mod tests {
             printed(PrintFormat::Json, &none, "", "failed"),
             "{\"error\":\"failed\",\"meta\":{},\"payload\":null,\"type\":\"RESPONSE\"}\n"
         );
+    }
+
+    /// What both formats print of a payload, without the message around it.
+    fn payloads_of(payload: Vec<u8>) -> [String; 2] {
+        let redactor = Redactor::new::<&str>(&[], &[]).unwrap();
+        let payload =
+            PrintedPayload::of(&payload.into(), |payload| redactor.redact(payload).payload);
+        [PrintFormat::Json, PrintFormat::Text].map(|format| {
+            let mut out = Vec::new();
+            let message = PrintedMessage {
+                kind: RecordKind::Request,
+                meta: &StepMeta::default(),
+                payload: &payload,
+                error: "",
+            };
+            format.print(message, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        })
+    }
+
+    /// JSON, text and binary of about this many bytes.
+    fn payloads(bytes: usize) -> [Vec<u8>; 3] {
+        let text = "x".repeat(bytes - 8);
+        let mut binary = text.clone().into_bytes();
+        binary.push(0xff);
+        [format!(r#"{{"a":"{text}"}}"#).into(), text.into(), binary]
+    }
+
+    #[test]
+    fn a_large_payload_is_named_and_not_shown_whatever_it_is() {
+        for payload in payloads(MAX_PRINTED_BYTES + 16) {
+            let expected = format!(
+                "({} bytes, too large to print; see the store)",
+                payload.len()
+            );
+            for printed in payloads_of(payload) {
+                assert!(printed.contains(&expected), "{}", printed.len());
+                assert!(printed.len() < 1024, "{}", printed.len());
+            }
+        }
+        for payload in payloads(MAX_PRINTED_BYTES) {
+            for printed in payloads_of(payload) {
+                assert!(printed.len() > MAX_PRINTED_BYTES, "{}", printed.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_payload_is_not_redacted() {
+        let [large, ..] = payloads(MAX_PRINTED_BYTES + 16);
+        let printed = PrintedPayload::of(&large.into(), |_| unreachable!("this is for nobody"));
+        assert!(matches!(printed, PrintedPayload::TooLarge { .. }));
+    }
+
+    #[test]
+    fn very_many_small_values_are_named_and_not_shown() {
+        let list = |values: usize| format!("[{}]", vec!["1"; values].join(",")).into_bytes();
+        for printed in payloads_of(list(MAX_PRINTED_VALUES)) {
+            assert!(printed.contains("too large to print"), "{}", printed.len());
+        }
+        for printed in payloads_of(list(MAX_PRINTED_VALUES - 1)) {
+            assert!(!printed.contains("too large to print"));
+        }
     }
 }

@@ -23,6 +23,13 @@ use crate::{
 /// the same machine was seen to take two or more.
 const CACHED_WITHIN: Duration = Duration::from_micros(1_500);
 
+/// Texts of all steps, apart from what payloads say.
+const HEADS_BYTES: usize = 256 * 1024;
+/// Name, function, span id and error.
+const HEAD_TEXTS: usize = 4;
+/// More than a span id and most names take.
+const MIN_HEAD_TEXT_BYTES: usize = 64;
+
 /// What lies around a reconcile.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
@@ -76,6 +83,7 @@ pub fn line_of(
 ) -> Line {
     let mut payloads = payloads.into_iter();
     let mut summaries = summary.steps.into_iter();
+    let cut_head = |text: &str| cut_head(text, reconcile.steps.len());
     let steps = reconcile.steps.iter().map(|step| {
         let (status, error_type, facts) = match summaries.next() {
             Some(summary) => (summary.status, summary.error_type, summary.facts),
@@ -84,16 +92,16 @@ pub fn line_of(
         let StepPayloads { request, response } = payloads.next().unwrap_or_default();
         LineStep {
             index: step.index,
-            name: cut(&step.name),
+            name: cut_head(&step.name),
             iteration: step.iteration,
-            function: cut(&step.function),
-            span_id: cut(&step.span_id),
+            function: cut_head(&step.function),
+            span_id: cut_head(&step.span_id),
             otel_span_id: String::new(),
             started_at: step.started_at,
             ended_at: answered_at(step),
             duration_ms: None,
             status,
-            error: (!step.error.is_empty()).then(|| cut(&step.error)),
+            error: (!step.error.is_empty()).then(|| cut_head(&step.error)),
             error_type,
             cached: false,
             request,
@@ -142,7 +150,7 @@ pub fn line_again(
     };
     line.trace_id = reconcile.trace_id.to_string();
     for (step, again) in line.steps.iter_mut().zip(&reconcile.steps) {
-        step.span_id = cut(&again.span_id);
+        step.span_id = cut_head(&again.span_id, reconcile.steps.len());
         step.started_at = again.started_at;
         step.ended_at = answered_at(again);
     }
@@ -192,6 +200,12 @@ fn subject_of(subject: &Subject) -> LineSubject {
 /// What core sends is short; what somebody else sends need not be.
 fn cut(text: &str) -> String {
     cut_text(text, MAX_TEXT_BYTES)
+}
+
+/// The same for a text of a step, of which there may be very many.
+fn cut_head(text: &str, steps: usize) -> String {
+    let each = HEADS_BYTES / HEAD_TEXTS / steps.max(1);
+    cut_text(text, each.clamp(MIN_HEAD_TEXT_BYTES, MAX_TEXT_BYTES))
 }
 
 fn answered_at(step: &Step) -> Option<Timestamp> {

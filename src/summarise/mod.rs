@@ -20,6 +20,7 @@ mod observed;
 mod outcome;
 mod request;
 mod response;
+mod room;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use self::{
     outcome::{Difference, Ending, Trail, dropped},
     request::{Request, Required, read_request},
     response::{Response, read_response},
+    room::StepsRoom,
     verdict::{error_type, status_of},
 };
 pub use self::{fields::DesiredFields, flaps::FieldHistory};
@@ -84,6 +86,7 @@ pub struct Summariser {
     asked: Option<Asked>,
     answered: Option<Answered>,
     trail: Trail,
+    room: StepsRoom,
 }
 
 /// What the response to the last request is held against.
@@ -169,8 +172,8 @@ impl Summariser {
             self.subject = subject;
         }
         let facts = self.steps.entry(step).or_default();
-        facts.tag = request.tag;
-        facts.input_kind = request.input_kind;
+        facts.tag = self.room.fit_text(request.tag);
+        facts.input_kind = self.room.fit_text(request.input_kind);
         self.asked = Some(Asked {
             step,
             desired: request.desired,
@@ -189,12 +192,15 @@ impl Summariser {
         let given = given.or(before.map(|before| before.desired));
 
         let facts = self.steps.entry(step).or_default();
-        facts.tag = facts.tag.take().or(response.tag);
+        facts.tag = facts
+            .tag
+            .take()
+            .or_else(|| self.room.fit_text(response.tag));
         facts.ttl_s = response.ttl_s;
-        facts.results = response.results;
+        facts.results = self.room.fit_results(response.results);
         facts.result_counts = response.result_counts;
-        facts.conditions = response.conditions;
-        facts.requirements = response.requirements;
+        facts.conditions = self.room.fit_conditions(response.conditions);
+        facts.requirements = self.room.fit_requirements(response.requirements);
         for requirement in &mut facts.requirements {
             requirement.found = required.found(&requirement.name);
         }
@@ -203,7 +209,8 @@ impl Summariser {
         };
         let difference = given.map(|given| Difference::between(&given, &returned));
         let difference = difference.unwrap_or_default();
-        facts.desired = Some(difference.describe(&returned, &self.names));
+        let described = difference.describe(&returned, &self.names, &mut self.room.names);
+        facts.desired = Some(described);
         // A FATAL result often comes with an empty desired state, which nobody applies.
         if facts.result_counts.fatal == 0
             && let Ok(place) = u32::try_from(step)

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::{digest::hash, json::cut};
-use crate::line::{MAX_NAMES, MAX_TEXT_BYTES};
+use super::{digest::hash, json::cut, room::Room};
+use crate::line::{MAX_LIST_BYTES, MAX_NAMES, MAX_TEXT_BYTES};
 
 /// The largest composites known have a few thousand resources.
 pub(super) const MAX_NUMBERED: usize = 16 * 1024;
@@ -60,13 +60,17 @@ impl Names {
         (0_u32..).map(NameId).take(self.texts.len())
     }
 
-    /// These names sorted and cut at [`MAX_NAMES`], and how many there are.
-    pub(super) fn list(&self, ids: &[NameId]) -> (Vec<String>, u64) {
+    /// These names sorted and cut at [`MAX_NAMES`], at [`MAX_LIST_BYTES`] or where there is no more
+    /// room, and how many there are.
+    pub(super) fn list(&self, ids: &[NameId], room: &mut Room) -> (Vec<String>, u64) {
         let mut names: Vec<_> = ids.iter().map(|id| self.text(*id)).collect();
         names.sort_unstable();
         names.truncate(MAX_NAMES);
-        let names = names.into_iter().map(str::to_owned).collect();
-        (names, ids.len() as u64)
+        let mut of_list = Room::of(MAX_LIST_BYTES);
+        let fitting = names
+            .into_iter()
+            .take_while(|name| of_list.take_name(name) && room.take_name(name));
+        (fitting.map(str::to_owned).collect(), ids.len() as u64)
     }
 }
 
@@ -81,7 +85,7 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(names.number("b").unwrap().0, first);
         assert_eq!(
-            names.list(&[first, second]),
+            names.list(&[first, second], &mut Room::of(MAX_LIST_BYTES)),
             (vec!["a".to_owned(), "b".to_owned()], 2)
         );
     }
@@ -92,9 +96,27 @@ mod tests {
         let ids: Vec<_> = (0..=MAX_NAMES)
             .map(|index| names.number(&format!("{index:04}")).unwrap().0)
             .collect();
-        let (list, count) = names.list(&ids);
+        let (list, count) = names.list(&ids, &mut Room::of(MAX_LIST_BYTES));
         assert_eq!((list.len(), count), (MAX_NAMES, MAX_NAMES as u64 + 1));
         assert_eq!(list[0], "0000");
+    }
+
+    #[test]
+    fn long_names_are_cut_sooner_and_counted() {
+        let mut names = Names::default();
+        let long = "x".repeat(MAX_TEXT_BYTES);
+        let ids: Vec<_> = (0..MAX_NAMES)
+            .map(|index| names.number(&format!("{index:04}{long}")).unwrap().0)
+            .collect();
+        let (list, count) = names.list(&ids, &mut Room::of(usize::MAX));
+        assert_eq!(count, MAX_NAMES as u64);
+        let bytes: usize = list.iter().map(String::len).sum();
+        assert!(
+            (MAX_LIST_BYTES / 2..=MAX_LIST_BYTES).contains(&bytes),
+            "{bytes}"
+        );
+        let (list, count) = names.list(&ids, &mut Room::of(2 * MAX_TEXT_BYTES));
+        assert_eq!((list.len(), count), (1, MAX_NAMES as u64));
     }
 
     #[test]

@@ -7,8 +7,12 @@ use super::{
     desired::State,
     names::{NameId, Names},
     observed::Observed,
+    room::Room,
 };
-use crate::line::{Desired, Dropped, MAX_NAMES, Outcome};
+use crate::line::{Desired, Dropped, MAX_LIST_BYTES, MAX_NAMES, Outcome};
+
+/// For the names in [`Outcome::touched_by`], in the lists of all steps.
+const TOUCHED_BYTES: usize = 4 * MAX_LIST_BYTES;
 
 /// What a step did to the desired state.
 #[derive(Debug, Default)]
@@ -38,10 +42,10 @@ impl Difference {
     }
 
     /// For the line, with the state that the step returned.
-    pub(super) fn describe(&self, returned: &State, names: &Names) -> Desired {
-        let (added, added_count) = names.list(&self.added);
-        let (changed, changed_count) = names.list(&self.changed);
-        let (removed, removed_count) = names.list(&self.removed);
+    pub(super) fn describe(&self, returned: &State, names: &Names, room: &mut Room) -> Desired {
+        let (added, added_count) = names.list(&self.added, room);
+        let (changed, changed_count) = names.list(&self.changed, room);
+        let (removed, removed_count) = names.list(&self.removed, room);
         Desired {
             total: returned.total(),
             ready: returned.ready(),
@@ -119,9 +123,11 @@ impl Ending<'_> {
             }
         }
         let delete: Vec<_> = self.deleted().collect();
-        let (create, create_count) = names.list(&create);
-        let (update, update_count) = names.list(&update);
-        let (delete, delete_count) = names.list(&delete);
+        // NOTE: room of its own, since what happens matters more than what each step did.
+        let mut room = Room::of(3 * MAX_LIST_BYTES);
+        let (create, create_count) = names.list(&create, &mut room);
+        let (update, update_count) = names.list(&update, &mut room);
+        let (delete, delete_count) = names.list(&delete, &mut room);
         Outcome {
             create,
             update,
@@ -145,11 +151,13 @@ impl Ending<'_> {
             .filter_map(|resource| Some((trail.touched_by(resource.id)?, resource.id)))
             .collect();
         touched.sort_unstable();
+        let mut room = Room::of(TOUCHED_BYTES);
         let of_one_step = touched.chunk_by(|(one, _), (other, _)| one == other);
         let lists = of_one_step.filter_map(|touched| {
             let (step, _) = touched.first()?;
             let ids: Vec<_> = touched.iter().map(|(_, id)| *id).collect();
-            Some((*step, names.list(&ids).0))
+            let (names, _) = names.list(&ids, &mut room);
+            (!names.is_empty()).then_some((*step, names))
         });
         lists.collect()
     }
@@ -178,7 +186,11 @@ pub(super) fn dropped(
     dropped.sort_unstable();
     let count = dropped.len() as u64;
     dropped.truncate(MAX_NAMES);
-    let dropped = dropped.into_iter().map(|(name, step, observed)| Dropped {
+    let mut room = Room::of(MAX_LIST_BYTES);
+    let fitting = dropped
+        .into_iter()
+        .take_while(|(name, ..)| room.take_name(name));
+    let dropped = fitting.map(|(name, step, observed)| Dropped {
         resource: name.to_owned(),
         step,
         observed,

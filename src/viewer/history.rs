@@ -83,9 +83,16 @@ pub(super) async fn show(
             advice: "It may be older than what the store keeps, or its name may be written in another way.",
         });
     }
-    let older = (found.lines.len() > ENTRIES)
-        .then(|| found.lines.get(ENTRIES - 1))
-        .flatten();
+    // Fewer than asked for if they are large.
+    let shown = if found.has_more {
+        found.lines.len().saturating_sub(1).max(1)
+    } else {
+        found.lines.len()
+    };
+    let shown = shown.min(ENTRIES);
+    let has_older = found.has_more || found.lines.len() > shown;
+    let older = found.lines.get(shown.saturating_sub(1));
+    let older = older.filter(|_| has_older);
     let older = older.map(|line| line.started_at.rfc3339());
     let _desk = viewer.take_desk().await;
     let resource = params.raw("resource");
@@ -124,8 +131,8 @@ pub(super) async fn show(
         }
         (trouble(&found.errors))
         ol class="history" {
-            @for (place, entry) in entries.iter().enumerate().take(ENTRIES) {
-                (viewer.entry_of(entry, entries.get(place + 1), resource, now))
+            @for (place, entry) in entries.iter().enumerate().take(shown) {
+                (viewer.entry_of(entry, entries.get(place + 1), has_older, resource, now))
             }
         }
         @if let Some(older) = older {
@@ -164,6 +171,7 @@ impl Viewer {
         &self,
         entry: &Entry,
         before: Option<&Entry>,
+        has_older: bool,
         resource: Option<&str>,
         now: Timestamp,
     ) -> Markup {
@@ -201,7 +209,7 @@ impl Viewer {
                     @if before.is_some() { a href=(address::changes(&line.trace_id)) { "All that changed" } }
                 }
                 p class="points" { @for point in in_short(line) { (point) " " } }
-                @if before.is_none() {
+                @if before.is_none() && !has_older {
                     p class="quiet" { "The first that is known." }
                 } @else if is_nothing {
                     p class="quiet" { "The same, but for what changes with every write." }

@@ -26,6 +26,9 @@ use crate::{
 
 /// On a page.
 const ROWS: usize = 50;
+/// Of lines that are in memory for a page: a usual one takes some 5 KB, one of an earlier version
+/// may take megabytes.
+const LINES_BYTES: usize = 2 * 1024 * 1024;
 /// Parts of the index that can't be read and are told.
 const MAX_ERRORS: usize = 3;
 
@@ -38,18 +41,24 @@ pub(super) struct Found {
 }
 
 impl Viewer {
-    /// The first lines that a query asks for. A store that does not answer has not said that there
-    /// are none.
+    /// The first lines that a query asks for: so many, or fewer if they are large, but one at least.
+    /// A store that does not answer has not said that there are none.
     pub(super) async fn lines(&self, query: Query, most: usize) -> Result<Found, Failure> {
         let mut stream = Box::pin(self.answers.lines(query));
         let mut found = Found::default();
+        let mut room = LINES_BYTES;
         while let Some(line) = stream.next().await {
             match line {
-                Ok(_) if found.lines.len() == most => {
-                    found.has_more = true;
-                    break;
+                Ok(line) => {
+                    let left = room.checked_sub(line.memory_bytes());
+                    let is_full = left.is_none() && !found.lines.is_empty();
+                    if is_full || found.lines.len() == most {
+                        found.has_more = true;
+                        break;
+                    }
+                    room = left.unwrap_or_default();
+                    found.lines.push(line);
                 }
-                Ok(line) => found.lines.push(line),
                 Err(error) if found.errors.len() < MAX_ERRORS => found.errors.push(error),
                 Err(_) => {}
             }
@@ -218,6 +227,103 @@ fn strip(steps: &[LineStep]) -> Markup {
                     title=(format!("{} {}", step_name(step), lasted(step.duration_ms))) {}
             }
             span class="strip-count" { (several(steps.len(), "step")) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        body::Body,
+        http::{Request, header::HOST},
+    };
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::{
+        archive::{Archive, Compression, IndexJournal, InstanceName, StoreUrl, Variables},
+        disk::LocalDisk,
+        line::samples::{at, line, padded},
+        time::SystemClock,
+        viewer::Access,
+    };
+
+    /// Of this many reconciles of one subject, whose lines take this many bytes each.
+    async fn viewer_of(lines: i64, bytes: usize) -> Viewer {
+        let url = StoreUrl::parse("memory:///").unwrap();
+        let archive = Archive::open(&url, &Variables::default(), Compression::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let instance = InstanceName::new("pod", at(0));
+        let (disk, path) = (Arc::new(LocalDisk), folder.path().to_owned());
+        let mut journal = IndexJournal::open(disk, path, instance).unwrap();
+        for second in 0..lines {
+            let mut line = padded(line(&format!("trace-{second}"), at(second)), bytes);
+            line.changed = true;
+            journal.append(&line, at(second)).unwrap();
+        }
+        journal.close_due(at(lines), true).unwrap();
+        for batch in journal.ready() {
+            let body = std::fs::read(&batch.path).unwrap();
+            archive.put_index(&batch.key, body.into()).await.unwrap();
+        }
+        let access = Access::new([127, 0, 0, 1].into(), None, None);
+        Viewer::new(archive, access, Arc::new(SystemClock))
+    }
+
+    /// The traces on each page, from the newest to the oldest.
+    async fn pages(viewer: Viewer, first: &str) -> Vec<Vec<String>> {
+        let routes = viewer.routes();
+        let mut path = first.to_owned();
+        let mut pages = Vec::new();
+        loop {
+            let request = Request::get(&path).header(HOST, "localhost");
+            let request = request.body(Body::empty()).unwrap();
+            let response = routes.clone().oneshot(request).await.unwrap();
+            let page = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+            let page = String::from_utf8(page.unwrap().to_vec()).unwrap();
+            let links = |before: &str| -> Vec<String> {
+                let behind = page.split(before).skip(1);
+                let links = behind.filter_map(|rest| rest.split(['"', '/']).next());
+                links.map(str::to_owned).collect()
+            };
+            let mut traces = links("href=\"/trace/");
+            traces.dedup();
+            pages.push(traces);
+            let Some(older) = page.split("rel=\"next\" href=\"").nth(1) else {
+                return pages;
+            };
+            path = older.split('"').next().unwrap().replace("&amp;", "&");
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_on_a_page_are_bounded_in_bytes() {
+        let viewer = viewer_of(10, 256 * 1024).await;
+        let found = viewer.lines(Query::default(), ROWS).await.unwrap();
+        assert!(found.has_more);
+        let bytes: usize = found.lines.iter().map(Line::memory_bytes).sum();
+        assert!((1..=LINES_BYTES).contains(&bytes), "{bytes}");
+    }
+
+    #[tokio::test]
+    async fn a_line_larger_than_a_page_may_hold_is_shown_alone() {
+        let viewer = viewer_of(2, LINES_BYTES).await;
+        let found = viewer.lines(Query::default(), ROWS).await.unwrap();
+        assert_eq!((found.lines.len(), found.has_more), (1, true));
+    }
+
+    #[tokio::test]
+    async fn pages_of_large_lines_show_every_reconcile_once() {
+        let expected: Vec<_> = (0..10)
+            .rev()
+            .map(|second| format!("trace-{second}"))
+            .collect();
+        for first in ["/", "/xr/Network.platform.example.org/default/prod-net"] {
+            for bytes in [256 * 1024, LINES_BYTES] {
+                let pages = pages(viewer_of(10, bytes).await, first).await;
+                assert!(pages.len() > 1, "{first}");
+                assert_eq!(pages.concat(), expected, "{first}");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What `--format` prints, byte for byte as the reference does: its own output stands beside this
-//! file. On purpose different, and not here: secret values are redacted, and payloads over 2 MiB are
-//! named and not shown.
+//! file. On purpose different, and not here: secret values are redacted, and payloads over 256 KiB,
+//! or of more than 16,000 values, are named and not shown.
 
 use bytes::Bytes;
 use prost::Message as _;

@@ -38,6 +38,93 @@ fn the_oldest_is_the_first_in_the_log_whatever_its_clock_said() {
     }
 }
 
+/// What a function says that always fails, or a client that makes things up.
+fn long_error(index: i32) -> String {
+    format!("{index} {}", "x".repeat(64 * 1024))
+}
+
+/// What is held of all open reconciles, counted anew.
+fn held_bytes(log: &Following) -> usize {
+    let open = log.assembler.open.iter();
+    open.map(|(trace_id, open)| bytes_of(trace_id, open)).sum()
+}
+
+#[test]
+fn long_errors_close_the_oldest_first() {
+    let limits = Limits::default();
+    let mut log = Following::with(limits);
+    for index in 0..300 {
+        // Without its request, which may come yet, a response ends nothing.
+        let error = long_error(index);
+        log.accept(response(&format!("t{index}"), 0).error(&error));
+        assert!(held_bytes(&log) <= limits.bytes);
+        assert_eq!(log.assembler.bytes, held_bytes(&log));
+    }
+    let closed = log.closed();
+    assert!(closed.len() > 150, "{}", closed.len());
+    assert!(closed.iter().all(|it| it.closing == Closing::Flooded));
+    let records = closed.iter().flat_map(records_of);
+    assert!(records.eq(0..closed.len()));
+}
+
+#[test]
+fn long_names_close_the_oldest_first() {
+    let limits = Limits::default();
+    let mut log = Following::with(limits);
+    for index in 0..1000 {
+        let mut message = request(&format!("t{index}"), 0);
+        message.meta.step_name = "x".repeat(16 * 1024);
+        log.accept(message);
+        assert!(held_bytes(&log) <= limits.bytes);
+    }
+    assert!(!log.closed().is_empty());
+}
+
+#[test]
+fn many_records_of_many_reconciles_close_the_oldest_first() {
+    let limits = Limits {
+        bytes: 256 * 1024,
+        ..Limits::default()
+    };
+    let mut log = Following::with(limits);
+    for step in 0..100 {
+        for trace in 0..20 {
+            log.accept(request(&format!("t{trace}"), step));
+            assert!(held_bytes(&log) <= limits.bytes);
+            assert_eq!(log.assembler.bytes, held_bytes(&log));
+        }
+    }
+    assert!(!log.closed().is_empty());
+}
+
+#[test]
+fn an_endless_trace_of_long_errors_is_closed_part_by_part() {
+    let limits = Limits::default();
+    let mut log = Following::with(limits);
+    for step in 0..100 {
+        log.accept(response("t", step).error(&long_error(step)));
+        assert!(held_bytes(&log) < limits.bytes_each);
+    }
+    for part in log.closed() {
+        assert_eq!(part.closing, Closing::Flooded);
+        // The last one may go over the limit.
+        assert!(part.memory_bytes() < limits.bytes_each + 128 * 1024);
+    }
+}
+
+#[test]
+fn nothing_is_counted_of_reconciles_that_are_closed() {
+    let mut log = Following::new();
+    for index in 0..100 {
+        let trace = format!("t{index}");
+        log.accept_all([response(&trace, 0).error("late"), request(&trace, 0)]);
+        log.accept_all([request(&trace, 1), request(&trace, 1), response(&trace, 1)]);
+        assert_eq!(log.assembler.bytes, held_bytes(&log));
+    }
+    log.close_all();
+    assert_eq!(log.assembler.bytes, 0);
+}
+
 #[test]
 fn what_belongs_to_an_open_reconcile_closes_no_other() {
     let mut log = Following::with(at_most(2, 1024));

@@ -19,11 +19,12 @@ use reading::{fold_next_lines, is_readable, read_number};
 
 use crate::json::reads_as_other_type;
 
-/// Appends `value` as a YAML document that ends with a line end.
+/// Hands `value` to `out` as a YAML document that ends with a line end, character by character: it
+/// may be a hundred times as long as its JSON, since every line is indented.
 ///
-/// Appends nothing if the library refuses the value, as it does for a DEL or C1 control character
+/// Hands over nothing if the library refuses the value, as it does for a DEL or C1 control character
 /// or a key of more than 1,024 characters; the text is never empty otherwise.
-pub(crate) fn write_yaml(value: &Value, out: &mut String) {
+pub(crate) fn write_yaml(value: &Value, out: &mut dyn FnMut(char)) {
     if is_readable(value) {
         let mut emitter = Emitter {
             out,
@@ -55,7 +56,7 @@ enum Style {
 }
 
 struct Emitter<'a> {
-    out: &'a mut String,
+    out: &'a mut dyn FnMut(char),
     /// Characters since the last line end.
     column: usize,
     /// A token may follow without a space.
@@ -255,7 +256,7 @@ impl Emitter<'_> {
     }
 
     fn put(&mut self, character: char) {
-        self.out.push(character);
+        (self.out)(character);
         self.column = if is_break(character) {
             0
         } else {
@@ -325,7 +326,9 @@ mod tests {
             let case: Value = serde_json::from_str(line).unwrap();
             let input = case["input"].as_str().unwrap();
             let mut printed = String::new();
-            write_yaml(&serde_json::from_str(input).unwrap(), &mut printed);
+            write_yaml(&serde_json::from_str(input).unwrap(), &mut |character| {
+                printed.push(character);
+            });
             assert_eq!(printed, case["yaml"].as_str().unwrap(), "input: {input}");
         }
     }

@@ -10,15 +10,13 @@ use crate::{
     decode::{StepMessage, decode_step},
     fingerprint::{Fingerprint, Fingerprinter},
     pace::{breathe, in_slices},
-    print::PrintedMessage,
+    print::{PrintedMessage, PrintedPayload},
     reconcile::{ClosedReconcile, Half},
     record::{Position, Record, RecordKind},
 };
 
 /// Records followed before anything else gets a turn.
 const RECORDS_A_TURN: usize = 64;
-/// Closed reconciles that may wait to be published: some 2 KB each.
-const WAITING_RECONCILES: usize = 1024;
 /// Stands in every FATAL result that a function can return.
 const FATAL: &[u8] = b"SEVERITY_FATAL";
 
@@ -28,7 +26,7 @@ impl Desk {
         let mut closed = Vec::new();
         let mut followed = false;
         for _ in 0..RECORDS_A_TURN {
-            if self.waiting.len() + closed.len() >= WAITING_RECONCILES {
+            if self.waiting.is_full_with(&closed) {
                 break;
             }
             let (position, record) = match self.behind.follower.next_record() {
@@ -111,11 +109,12 @@ impl Desk {
         let Some(format) = self.behind.print else {
             return;
         };
-        let redacted = self.behind.redactor.redact(&step.payload);
+        let redactor = &self.behind.redactor;
+        let payload = PrintedPayload::of(&step.payload, |it| redactor.redact(it).payload);
         let message = PrintedMessage {
             kind: step.kind,
             meta: &step.meta,
-            payload: &redacted.payload,
+            payload: &payload,
             error: &step.error,
         };
         if let Err(error) = format.print(message, &mut io::stdout().lock()) {

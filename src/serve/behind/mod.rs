@@ -22,6 +22,7 @@ mod settling;
 #[cfg(test)]
 mod simulation;
 mod taking_back;
+mod waiting;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -39,10 +40,10 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use self::{
     committing::{Published, Unsettled},
     dispatching::{OnTheWay, PATIENCE, SharedLine, StoredIndex, Upload},
-    publishing::Job,
     quarantining::QuarantineWatch,
     retrying::StoreCondition,
     settling::{Awaiting, Unresolved},
+    waiting::Waiting,
 };
 pub(super) use self::{in_progress::InProgress, poison::PoisonGuard};
 use crate::{
@@ -139,7 +140,7 @@ impl Behind {
 impl Desk {
     fn new(behind: Behind) -> Self {
         Self {
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             late: BTreeSet::new(),
             published: VecDeque::new(),
             awaiting: Vec::new(),
@@ -179,7 +180,7 @@ enum Turn {
 #[derive(Debug)]
 struct Desk {
     behind: Behind,
-    waiting: VecDeque<Job>,
+    waiting: Waiting,
     /// Records of open reconciles that were in quarantine.
     late: BTreeSet<Position>,
     /// In the order in which they were published.
@@ -320,8 +321,8 @@ impl Desk {
     }
 
     fn show_oldest(&self, caught_up: bool) {
-        let jobs = self.waiting.iter();
-        let closed = jobs.map(|job| job.reconcile.first_received_at).min();
+        let closed = self.waiting.reconciles();
+        let closed = closed.map(|reconcile| reconcile.first_received_at).min();
         let open = self.behind.assembler.oldest_arrival();
         let unread = self
             .last_record

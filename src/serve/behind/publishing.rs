@@ -29,6 +29,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Reconciles whose spans may wait for an upload: some 10 KB each.
 const MAX_AWAITING: usize = 256;
+/// What their lines may take in memory: some are a hundred times as large.
+const MAX_AWAITING_BYTES: usize = 8 * 1024 * 1024;
 /// Reconciles whose records may wait behind one of these: some 200 bytes each.
 const MAX_PUBLISHED: usize = 4096;
 
@@ -80,17 +82,17 @@ impl Desk {
                 .metrics
                 .reconcile_closed(outcome, name_of(reconcile.closing));
             tracing::debug!(trace_id = %reconcile.trace_id, outcome, "reconcile closed");
-            let open = self.late.len();
-            if open > 0 {
+            let was_open = self.late.len();
+            if was_open > 0 {
                 for record in &reconcile.records {
                     self.late.remove(record);
                 }
             }
-            self.waiting.push_back(Job {
+            self.waiting.push(Job {
                 subject: reconcile.subject.identity(),
                 fingerprint: reconcile.fingerprint(),
                 reconcile,
-                is_late: self.late.len() < open,
+                is_late: self.late.len() < was_open,
                 failed_reads: Cell::new(0),
             });
         }
@@ -98,7 +100,10 @@ impl Desk {
 
     /// Publishes the first in line; tells whether there was one.
     pub(super) fn publish(&mut self) -> bool {
-        let is_full = self.awaiting.len() >= MAX_AWAITING || self.published.len() >= MAX_PUBLISHED;
+        let awaiting_bytes: usize = self.awaiting.iter().map(|it| it.line_bytes).sum();
+        let is_full = self.awaiting.len() >= MAX_AWAITING
+            || awaiting_bytes >= MAX_AWAITING_BYTES
+            || self.published.len() >= MAX_PUBLISHED;
         if is_full || self.is_outbox_full() || self.is_commit_overdue() {
             return false;
         }
@@ -108,7 +113,7 @@ impl Desk {
         {
             return false;
         }
-        let Some(job) = self.waiting.pop_front() else {
+        let Some(job) = self.waiting.take() else {
             return false;
         };
         let mut records = job.reconcile.records.iter();
@@ -130,7 +135,7 @@ impl Desk {
                 self.published.pop_back();
                 tracing::warn!(trace_id = job.trace_id(), %error, "cannot publish a reconcile yet");
                 // First in line again: a subject's reconciles keep their order.
-                self.waiting.push_front(job);
+                self.waiting.put_back(job);
                 // Not at once: whatever is wrong takes a while to pass.
                 self.publish_after = Some(self.instant() + RETRY_AFTER);
                 false
@@ -454,6 +459,7 @@ impl Desk {
         self.awaiting.push(Awaiting {
             parcel,
             waits,
+            line_bytes: line.memory_bytes(),
             line,
             ticket,
             until: self.instant() + patience,

@@ -33,6 +33,7 @@ pub(super) struct Awaiting {
     pub(super) parcel: ParcelId,
     pub(super) waits: Waits,
     pub(super) line: Line,
+    pub(super) line_bytes: usize,
     pub(super) ticket: Ticket,
     pub(super) until: Instant,
 }

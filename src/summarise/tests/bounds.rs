@@ -1,7 +1,11 @@
 //! Payloads that are too large to be looked at, and names that come up over and over.
 
 use super::*;
-use crate::{line::SUMMARY_SKIPPED, summarise::allowance::MAX_VALUES};
+use crate::{
+    line::{MAX_LIST_BYTES, ObjectRef, PayloadState, SUMMARY_SKIPPED},
+    publish::{Context, line_of},
+    summarise::allowance::MAX_VALUES,
+};
 
 /// A desired state of one resource with this many fields.
 fn wide_state(fields: usize) -> String {
@@ -88,4 +92,115 @@ fn a_string_that_is_too_long_costs_the_summary_but_no_failure() {
             .contains("too large")
     );
     assert_eq!(summary.fields, DesiredFields::unknown());
+}
+
+/// A response that asks for these resources and talks as much as it can.
+fn loud_response(names: &[String]) -> String {
+    let message = "\\u0001".repeat(2 * MAX_TEXT_BYTES);
+    let result =
+        format!(r#"{{"severity":"SEVERITY_WARNING","reason":"{message}","message":"{message}"}}"#);
+    let condition = format!(r#"{{"type":"{message}","reason":"{message}","message":"{message}"}}"#);
+    let resources: Vec<_> = names
+        .iter()
+        .map(|name| format!(r#""{name}":{{"resource":{{}}}}"#))
+        .collect();
+    format!(
+        r#"{{"meta":{{"tag":"{message}"}},"results":[{}],"conditions":[{}],"desired":{{"resources":{{{}}}}}}}"#,
+        vec![result; 2].join(","),
+        vec![condition; 2].join(","),
+        resources.join(","),
+    )
+}
+
+/// As much as the history keeps of a line, and half of what the index reads.
+const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
+
+#[test]
+fn a_line_is_bounded_whatever_the_steps_say() {
+    // Names that come and go with every other step, in as many steps as a reconcile may have.
+    let names = |salt: &str| -> Vec<_> {
+        let name = |index: usize| format!("{salt}{index}-{}", "\\u0002".repeat(MAX_TEXT_BYTES));
+        (0..8).map(name).collect()
+    };
+    let responses = ["a", "b"].map(|salt| loud_response(&names(salt)));
+    let calls: Vec<_> = (0..1024)
+        .zip(responses.iter().cycle())
+        .map(|(_, response)| step("{}", response).without_request())
+        .collect();
+    let mut summariser = Summariser::new();
+    for (place, call) in calls.iter().enumerate() {
+        let response = call.response.as_ref().unwrap();
+        assert!(summariser.read(place, RecordKind::Response, response));
+    }
+    let mut reconcile = reconcile(Subject::default(), &calls);
+    let long = "\u{3}".repeat(2 * MAX_TEXT_BYTES);
+    for step in &mut reconcile.steps {
+        for text in [&mut step.name, &mut step.function, &mut step.error] {
+            long.clone_into(text);
+        }
+    }
+    let summary = summariser.finish(&reconcile);
+    let object = ObjectRef {
+        key: String::new(),
+        state: PayloadState::Queued,
+        bytes: 0,
+    };
+    let line = line_of(&reconcile, summary, Vec::new(), object, Context::default());
+    assert_eq!(line.steps.len(), 1024);
+    let json = serde_json::to_vec(&line).unwrap();
+    assert!(json.len() < MAX_LINE_BYTES, "{}", json.len());
+    assert!(
+        line.memory_bytes() < MAX_LINE_BYTES,
+        "{}",
+        line.memory_bytes()
+    );
+    // What is left out is counted.
+    let last = &line.steps[1023].facts;
+    assert_eq!((last.results.len(), last.result_counts.warning), (0, 2));
+    let desired = last.desired.as_ref().unwrap();
+    assert_eq!((desired.added.len(), desired.added_count), (0, 8));
+    assert!(
+        !line.steps[1]
+            .facts
+            .desired
+            .as_ref()
+            .unwrap()
+            .added
+            .is_empty()
+    );
+}
+
+#[test]
+fn no_list_of_a_summary_grows_with_the_length_of_names() {
+    let long = "x".repeat(MAX_TEXT_BYTES);
+    let names: Vec<_> = (0..MAX_NAMES)
+        .map(|index| format!("{index}{long}"))
+        .collect();
+    let resources: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    let first = step(&request(&[], &[]), &response(&resources));
+    let second = step(&request(&[], &resources), &response(&[]));
+    let added = summarise(&[first.clone()]);
+    let removed = summarise(&[first, second]);
+    let facts = |summary: &Summary, step: usize| summary.steps[step].facts.desired.clone().unwrap();
+    let dropped: Vec<_> = removed
+        .dropped
+        .iter()
+        .map(|it| it.resource.clone())
+        .collect();
+    for list in [
+        &facts(&added, 0).added,
+        &facts(&removed, 1).removed,
+        &added.outcome.create,
+        &added.outcome.touched_by[0].1,
+        &dropped,
+    ] {
+        let bytes: usize = list.iter().map(String::len).sum();
+        assert!((1..=MAX_LIST_BYTES).contains(&bytes), "{bytes}");
+    }
+    let count = MAX_NAMES as u64;
+    assert_eq!(facts(&added, 0).added_count, count);
+    assert_eq!(
+        (added.outcome.create_count, removed.dropped_count),
+        (count, count)
+    );
 }

@@ -36,7 +36,8 @@ pub(super) async fn check(
     }
     check_ls(program, reader, bucket, problems).await?;
     let Some(duckdb) = find_duckdb() else {
-        let advice = "the example queries: duckdb is not installed (examples/queries/install does it)";
+        let advice =
+            "the example queries: duckdb is not installed (examples/queries/install does it)";
         return Ok(vec![advice.to_owned()]);
     };
     let is_timed = |step: &&EntryStep| step.duration_ms.is_some();

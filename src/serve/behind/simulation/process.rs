@@ -12,7 +12,7 @@ use prost::Message as _;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{Acknowledged, MOST_BEHIND, World};
+use super::world::{Acknowledged, MOST_BEHIND, SPOOL_BYTES, World};
 use crate::{
     archive::{Archive, Compression, IndexJournal, InstanceName, Listener, Uploads},
     assemble::{Assembler, Limits},
@@ -26,6 +26,7 @@ use crate::{
     outbox::{BatchId, Parcels, Quarantine, TraceBatches},
     publish::join_documents,
     receive::MessageMemory,
+    record::Record,
     redact::Redactor,
     serve::behind::{Behind, Desk, Ending, PoisonGuard, Tracing, Turn},
     spans::Links,
@@ -33,8 +34,6 @@ use crate::{
     time::Clock as _,
 };
 
-/// Segments of 32 KiB.
-const SPOOL_BYTES: u64 = 256 * 1024;
 const MEMORY_BYTES: usize = 1024 * 1024;
 /// Some hundred objects: in an outage the outbox fills up.
 const OUTBOX_BYTES: u64 = 512 * 1024;
@@ -53,7 +52,7 @@ pub(super) struct Process {
     spool: Spool,
     appender: Appender,
     batches: Arc<TraceBatches>,
-    desk: Desk,
+    pub(super) desk: Desk,
 }
 
 impl Process {
@@ -83,7 +82,7 @@ impl Process {
         let outbox = data_dir.join("outbox");
         let settings = SpoolSettings {
             data_dir: data_dir.clone(),
-            max_bytes: SPOOL_BYTES,
+            max_bytes: world.spool_bytes,
             sync: Duration::from_secs(1),
             syncs_itself: false,
         };
@@ -155,6 +154,12 @@ impl Process {
             batches,
             desk: pipeline,
         })
+    }
+
+    /// A message that nobody keeps account of.
+    pub(super) fn append(&self, record: Record) {
+        let appended = self.appender.append(record).now_or_never();
+        appended.unwrap().unwrap();
     }
 
     /// Something happens.

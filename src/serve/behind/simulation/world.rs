@@ -22,6 +22,8 @@ use crate::{
     time::{Clock, Timestamp},
 };
 
+/// Segments of 32 KiB.
+pub(super) const SPOOL_BYTES: u64 = 256 * 1024;
 /// Where the clock stands at first, in seconds after the earliest time that it can be set to.
 pub(super) const MOST_BEHIND: u64 = 600;
 
@@ -52,6 +54,7 @@ pub(super) struct World {
     pub(super) seed: u64,
     pub(super) random: fastrand::Rng,
     pub(super) disk: SimulatedDisk,
+    pub(super) spool_bytes: u64,
     pub(super) store: Arc<SimulatedStore>,
     pub(super) clock: Arc<SimulatedClock>,
     pub(super) load: Load,
@@ -78,6 +81,7 @@ impl World {
             store: Arc::new(SimulatedStore::new(disk.clone(), seed)),
             clock: Arc::new(SimulatedClock::new()),
             load: Load::new(seed),
+            spool_bytes: SPOOL_BYTES,
             disk,
             ledger: BTreeSet::new(),
             unsynced: Vec::new(),
