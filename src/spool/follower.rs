@@ -50,6 +50,8 @@ pub struct Follower {
     disk: SharedDisk,
     files: Arc<SegmentFiles>,
     done: DoneLog,
+    /// Segments from this one on are of this process.
+    first_own: SegmentId,
     /// Finished, and not in the log of what is done yet.
     unlogged: Vec<Position>,
     ledger: Arc<Ledger>,
@@ -94,6 +96,7 @@ impl Follower {
         disk: SharedDisk,
         files: Arc<SegmentFiles>,
         done: DoneLog,
+        first_own: SegmentId,
         ledger: Arc<Ledger>,
         metrics: Metrics,
     ) -> Self {
@@ -102,6 +105,7 @@ impl Follower {
             disk,
             files,
             done,
+            first_own,
             unlogged: Vec::new(),
             ledger,
             metrics,
@@ -112,6 +116,17 @@ impl Follower {
             failed_reads: 0,
             left: BTreeSet::new(),
         }
+    }
+
+    /// Segments from this one on are of this process; those before were left by earlier ones.
+    pub fn first_own(&self) -> SegmentId {
+        self.first_own
+    }
+
+    /// The segment that the next record comes from, if there is one yet.
+    pub fn next_segment(&self) -> Option<SegmentId> {
+        let entered = self.place.as_ref().map(|place| place.segment.id());
+        entered.or_else(|| self.ledger.next_after(self.last_segment))
     }
 
     /// The next record that is not done; `None` when there is none yet.

@@ -228,6 +228,7 @@ impl Spool {
             disk,
             files,
             done,
+            SegmentId(next_segment),
             Arc::clone(&ledger),
             metrics.clone(),
         );

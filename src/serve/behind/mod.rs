@@ -7,6 +7,7 @@
 //! still has it. How much that is depends neither on how much waits in the log nor on how much
 //! waits for the store or the collector.
 
+mod backlog;
 mod committing;
 mod dispatching;
 mod following;
@@ -35,8 +36,9 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 
 pub(super) use self::poison::PoisonGuard;
 use self::{
+    backlog::Backlog,
     committing::{Published, Unsettled},
-    dispatching::{OnTheWay, PATIENCE, StoredIndex, Upload},
+    dispatching::{OnTheWay, PATIENCE, StoredIndexes, Upload},
     publishing::Job,
     quarantining::QuarantineWatch,
     retrying::StoreCondition,
@@ -141,10 +143,8 @@ impl Desk {
             joined: HashSet::new(),
             sending: HashMap::new(),
             sending_index: HashSet::new(),
-            stored_index: Vec::new(),
-            started_at: behind.clock.now(),
-            is_backlog_published: false,
-            first_after_backlog: ParcelId::default(),
+            stored_index: StoredIndexes::default(),
+            backlog: Backlog::before(behind.follower.first_own()),
             next_parcel: ParcelId::default(),
             retries: Retries::new(behind.backoff, PATIENCE),
             store: StoreCondition::default(),
@@ -183,12 +183,8 @@ struct Desk {
     sending: HashMap<ParcelId, OnTheWay>,
     sending_index: HashSet<PathBuf>,
     /// Batches of the index that are in the store or refused there, and still on disk.
-    stored_index: Vec<StoredIndex>,
-    started_at: Timestamp,
-    /// Everything that an earlier process left in the log is published.
-    is_backlog_published: bool,
-    /// Parcels before this one may be of reconciles that an earlier process noted.
-    first_after_backlog: ParcelId,
+    stored_index: StoredIndexes,
+    backlog: Backlog,
     /// Parcels before this one were sent off at least once.
     next_parcel: ParcelId,
     /// Uploads that failed.
@@ -234,7 +230,7 @@ impl Desk {
         if caught_up {
             self.let_time_pass(now, draining);
         }
-        self.note_backlog(caught_up);
+        self.note_backlog();
         self.show_oldest(caught_up);
         self.show_outbox();
         if settled || followed || published || (!draining && self.prune()) {
