@@ -1,7 +1,8 @@
 //! The work behind the answer: one thread that follows the log, puts reconciles together
 //! (`following`), makes objects and lines of them (`publishing`), hears what becomes of these
 //! (`settling`), makes everything last (`committing`) and sends it off (`dispatching`), again if need
-//! be (`retrying`). What the store refuses is kept aside (`quarantining`).
+//! be (`retrying`). What the store refuses is kept aside (`quarantining`), and a store on local disk
+//! is kept within its limits (`pruning`).
 //!
 //! Invariant: whatever is in memory here can be thrown away at any moment; the log or the outbox
 //! still has it. How much that is depends neither on how much waits in the log nor on how much
@@ -14,6 +15,7 @@ mod following;
 mod paced;
 mod payloads;
 mod poison;
+mod pruning;
 mod publishing;
 mod quarantining;
 mod retrying;
@@ -39,13 +41,14 @@ use self::{
     backlog::Backlog,
     committing::{Published, Unsettled},
     dispatching::{OnTheWay, PATIENCE, StoredIndexes, Upload},
+    pruning::PruneTurns,
     publishing::Job,
     quarantining::QuarantineWatch,
     retrying::StoreCondition,
     settling::{Awaiting, Unresolved},
 };
 use crate::{
-    archive::{Event, Forget, IndexJournal, PruneStep, Pruner, Uploads},
+    archive::{Event, IndexJournal, Pruner, Uploads},
     assemble::Assembler,
     backoff::Backoff,
     bell::Bell,
@@ -54,7 +57,7 @@ use crate::{
     history::History,
     metrics::Metrics,
     outbox::{ParcelId, Parcels, Quarantine, TraceBatches},
-    pace::{breathe, hurry_this_thread, pace_this_thread},
+    pace::{hurry_this_thread, pace_this_thread},
     print::PrintFormat,
     receive::MessageMemory,
     redact::Redactor,
@@ -150,6 +153,7 @@ impl Desk {
             store: StoreCondition::default(),
             watch: QuarantineWatch::default(),
             index_closed_at: behind.clock.instant(),
+            prune_turns: PruneTurns::default(),
             publish_after: None,
             last_record: None,
             behind,
@@ -192,6 +196,7 @@ struct Desk {
     store: StoreCondition,
     watch: QuarantineWatch,
     index_closed_at: Instant,
+    prune_turns: PruneTurns,
     /// Publishing failed; it is not tried before.
     publish_after: Option<Instant>,
     /// Arrival of the last record followed, and when it was followed.
@@ -233,7 +238,9 @@ impl Desk {
         self.note_backlog();
         self.show_oldest(caught_up);
         self.show_outbox();
-        if settled || followed || published || (!draining && self.prune()) {
+        let is_busy = settled || followed || published;
+        let pruned = !draining && self.prune_if_due(is_busy);
+        if is_busy || pruned {
             return Turn::Worked;
         }
         if let Err(error) = self.behind.follower.remove_unneeded() {
@@ -243,29 +250,6 @@ impl Desk {
             return Turn::Finished;
         }
         Turn::Idle
-    }
-
-    /// Looks after a store on local disk; tells whether there was something to do.
-    fn prune(&mut self) -> bool {
-        let now = self.behind.clock.now();
-        let Some(pruner) = &mut self.behind.pruner else {
-            return false;
-        };
-        let history = &mut self.behind.history;
-        let mut forget = |forget| match forget {
-            Forget::StoredUntil(until) => history.forget_stored_until(until),
-            Forget::StoredAfter(now) => history.forget_stored_after(now),
-        };
-        match pruner.step(now, Instant::now(), &mut forget) {
-            PruneStep::Rested => return false,
-            PruneStep::Worked => {}
-            PruneStep::Removed(objects) => {
-                self.behind.metrics.objects_pruned(objects);
-                tracing::info!(objects, "removed what was too old or too much");
-            }
-        }
-        breathe();
-        true
     }
 
     fn instant(&self) -> Instant {
