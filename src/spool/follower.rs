@@ -1,8 +1,9 @@
 //! Following the log: every record in the order of appending, then again by position, then done.
 //!
-//! Invariant: a record is handed out once a process, unless an earlier process finished it. What
-//! can't be read is counted, logged and stepped over; following never stops at it. One segment's
-//! finished records are all that is held in memory.
+//! Invariant: a record is handed out once a process, unless an earlier process finished it. What is
+//! damaged is counted, logged and stepped over, and so is what the disk has failed to read for
+//! minutes; but a segment in which that happened stays on disk, and the next process tries again. One
+//! segment's finished records are all that is held in memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -16,6 +17,7 @@ use bytes::BytesMut;
 use super::{
     done::DoneLog,
     ledger::Ledger,
+    read_failures::{FailingSegments, ReadFailures},
     recycling::SegmentFiles,
     segment::{FIRST_OFFSET, Found, SegmentReader, segment_path},
 };
@@ -23,13 +25,11 @@ use crate::{
     disk::SharedDisk,
     metrics::Metrics,
     record::{Position, Record, SegmentId},
+    time::{SharedClock, SystemClock},
 };
 
 /// Segments kept open for reading payloads back.
 const OPEN_SEGMENTS: usize = 8;
-/// How often what the disk can't read is tried before it is stepped over: a record, or the rest of
-/// its segment if that is all that is known.
-const READ_TRIES: u32 = 10;
 
 /// Why a record can't be read back.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,11 @@ pub enum ReadError {
     Damaged(Position),
     #[error("cannot read segment {segment:?}")]
     Read {
+        segment: SegmentId,
+        source: io::Error,
+    },
+    #[error("cannot read segment {segment:?}, after trying for minutes")]
+    GivenUp {
         segment: SegmentId,
         source: io::Error,
     },
@@ -61,7 +66,10 @@ pub struct Follower {
     open: VecDeque<SegmentReader>,
     /// Records are read into this, one after the other.
     room: BytesMut,
-    failed_reads: u32,
+    clock: SharedClock,
+    /// Of what is followed next.
+    failures: ReadFailures,
+    failing: FailingSegments,
     /// Segments that are done with and whose files could not be removed.
     left: BTreeSet<SegmentId>,
 }
@@ -72,6 +80,8 @@ struct Place {
     segment: SegmentReader,
     offset: u32,
     done: HashSet<u32>,
+    /// The disk could not read some of it, so that there may be records that nobody was handed.
+    is_unread: bool,
 }
 
 impl Place {
@@ -113,9 +123,17 @@ impl Follower {
             last_segment: None,
             open: VecDeque::new(),
             room: BytesMut::new(),
-            failed_reads: 0,
+            clock: Arc::new(SystemClock),
+            failures: ReadFailures::default(),
+            failing: FailingSegments::default(),
             left: BTreeSet::new(),
         }
+    }
+
+    /// Measures by this clock for how long something can't be read.
+    #[must_use]
+    pub fn with_clock(self, clock: SharedClock) -> Self {
+        Self { clock, ..self }
     }
 
     /// Segments from this one on are of this process; those before were left by earlier ones.
@@ -155,25 +173,24 @@ impl Follower {
                     if !place.done.remove(&header.offset) {
                         match place.segment.read_body(&header, &mut self.room) {
                             Ok(Some(record)) => {
-                                self.failed_reads = 0;
                                 self.ledger.mark_handed_out(id);
-                                self.place = Some(place.at(end));
+                                self.go_on(place.at(end));
                                 return Ok(Some((position, record)));
                             }
                             Ok(None) => self.count_damage(position, header.frame_bytes()),
                             Err(source) => return Err(self.fail_read(place, end, source)),
                         }
                     }
-                    self.place = Some(place.at(end));
+                    self.go_on(place.at(end));
                 }
                 Found::Damage { until } => {
                     self.count_damage(place.position(), u64::from(until - place.offset));
-                    self.place = Some(place.at(until.into()));
+                    self.go_on(place.at(until.into()));
                 }
                 Found::TornTail { bytes } if !sealed => {
                     // What the writer answered for was whole.
                     self.count_damage(place.position(), bytes);
-                    self.place = Some(place.at(end));
+                    self.go_on(place.at(end));
                 }
                 Found::End if !sealed => {
                     self.place = Some(place);
@@ -188,32 +205,48 @@ impl Follower {
                             "a record at the end of a segment was never written whole; left out"
                         );
                     }
-                    self.ledger.mark_followed(id);
+                    // NOTE: otherwise never marked as followed, so never removed.
+                    if !place.is_unread {
+                        self.ledger.mark_followed(id);
+                    }
                 }
             }
         }
     }
 
-    /// Reads a record again.
+    /// Reads a record again. What can't be read is tried again until that has failed for minutes.
     pub fn read(&mut self, position: Position) -> Result<Record, ReadError> {
+        match self.read_at(position) {
+            Ok(record) => {
+                self.failing.note_success(position);
+                record.ok_or(ReadError::Damaged(position))
+            }
+            Err(source) => {
+                let segment = position.segment;
+                let is_given_up = self.failing.note_failure(position, self.clock.instant());
+                Err(if is_given_up {
+                    ReadError::GivenUp { segment, source }
+                } else {
+                    ReadError::Read { segment, source }
+                })
+            }
+        }
+    }
+
+    fn read_at(&mut self, position: Position) -> io::Result<Option<Record>> {
         let id = position.segment;
-        let failed = |source| ReadError::Read {
-            segment: id,
-            source,
-        };
         let reader = match self.open.iter().position(|reader| reader.id() == id) {
             Some(index) => self.open.remove(index),
             None => None,
         };
         let reader = match reader {
             Some(reader) => reader,
-            None => SegmentReader::open(self.disk.as_ref(), &self.folder, id).map_err(failed)?,
+            None => SegmentReader::open(self.disk.as_ref(), &self.folder, id)?,
         };
         let record = reader.read_record(position.offset, &mut self.room);
-        let record = record.map_err(failed);
         self.open.truncate(OPEN_SEGMENTS - 1);
         self.open.push_front(reader);
-        record?.ok_or(ReadError::Damaged(position))
+        record
     }
 
     /// These records are not needed any more, now or after a restart: all of them, or none if this
@@ -257,6 +290,7 @@ impl Follower {
         self.done.sync()?;
         for id in unneeded {
             self.open.retain(|reader| reader.id() != id);
+            self.failing.forget(id);
             self.ledger.forget(id);
             match self.files.remove(&segment_path(&self.folder, id)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -300,43 +334,69 @@ impl Follower {
             return Ok(true);
         }
         let done = self.done.take_earlier(id);
-        self.place = Some(Place {
+        self.go_on(Place {
             segment,
             offset: FIRST_OFFSET,
             done,
+            is_unread: false,
         });
         Ok(true)
     }
 
-    /// Stays where it is, until it was tried often enough.
+    /// Everything before this place is followed.
+    fn go_on(&mut self, place: Place) {
+        self.failures = ReadFailures::default();
+        self.place = Some(place);
+    }
+
+    /// Stays where it is, until it was tried for long enough.
     fn fail_read(&mut self, place: Place, until: u64, source: io::Error) -> ReadError {
         let segment = place.segment.id();
-        self.failed_reads += 1;
-        self.place = Some(if self.failed_reads < READ_TRIES {
-            place
-        } else {
-            self.failed_reads = 0;
+        self.note_failure(segment, &source);
+        if self.failures.are_enough() {
             let bytes = until.saturating_sub(u64::from(place.offset));
-            self.count_damage(place.position(), bytes);
-            place.at(until)
-        });
+            self.count_unread(place.position(), bytes);
+            self.go_on(Place {
+                is_unread: true,
+                ..place.at(until)
+            });
+        } else {
+            self.place = Some(place);
+        }
         ReadError::Read { segment, source }
     }
 
-    /// Stays before the segment, until it was tried often enough.
+    /// Stays before the segment, until it was tried for long enough.
     fn fail_open(&mut self, segment: SegmentId, source: io::Error) -> ReadError {
-        self.failed_reads += 1;
+        self.note_failure(segment, &source);
         // Nothing waits behind a segment that is still written to.
-        if self.failed_reads >= READ_TRIES
+        if self.failures.are_enough()
             && let Some((end, true)) = self.ledger.extent(segment)
         {
-            // NOTE: never marked as followed, so never removed; the next start tries it again.
-            self.failed_reads = 0;
+            // NOTE: never marked as followed, so never removed.
+            self.failures = ReadFailures::default();
             self.last_segment = Some(segment);
             let offset = FIRST_OFFSET;
-            self.count_damage(Position { segment, offset }, end);
+            self.count_unread(Position { segment, offset }, end);
         }
         ReadError::Read { segment, source }
+    }
+
+    fn note_failure(&mut self, segment: SegmentId, error: &io::Error) {
+        if self.failures.note(self.clock.instant()) {
+            tracing::warn!(segment = segment.0, %error, "cannot read the spool yet");
+        }
+    }
+
+    fn count_unread(&self, position: Position, bytes: u64) {
+        self.metrics.spool_damaged();
+        tracing::error!(
+            segment = position.segment.0,
+            offset = position.offset,
+            bytes,
+            "a part of the spool can't be read and is skipped; its segment stays on disk, and is \
+             tried again after a restart"
+        );
     }
 
     fn count_damage(&self, position: Position, bytes: u64) {

@@ -44,6 +44,7 @@ mod frame;
 mod ledger;
 #[cfg(test)]
 mod model;
+mod read_failures;
 mod recycling;
 mod segment;
 mod syncing;

@@ -3,7 +3,7 @@
 //! Invariant: what was published once gives the same line and the same bytes when it is published
 //! again after a crash. A reconcile that is the same again is neither parsed nor stored.
 
-use std::{cell::Cell, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use super::{
     Desk,
@@ -38,8 +38,6 @@ pub(super) struct Job {
     pub(super) reconcile: ClosedReconcile,
     subject: SubjectIdentity,
     fingerprint: Fingerprint,
-    /// How often a payload of it could not be read.
-    failed_reads: Cell<u32>,
 }
 
 impl Job {
@@ -77,7 +75,6 @@ impl Desk {
                 subject: reconcile.subject.identity(),
                 fingerprint: reconcile.fingerprint(),
                 reconcile,
-                failed_reads: Cell::new(0),
             });
         }
     }
@@ -359,7 +356,6 @@ impl Desk {
             memory: &self.behind.memory,
             withheld: None,
             poison: &mut self.behind.poison,
-            failed_reads: &job.failed_reads,
         };
         let report = write_document(
             &job.reconcile,
