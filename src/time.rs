@@ -151,6 +151,45 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that a test holds.
+#[cfg(test)]
+pub(crate) mod held {
+    use std::sync::Mutex;
+
+    use super::{Clock, Duration, Instant, Timestamp};
+
+    #[derive(Debug)]
+    pub(crate) struct HeldClock {
+        began: Instant,
+        passed: Mutex<Duration>,
+    }
+
+    impl Default for HeldClock {
+        fn default() -> Self {
+            Self {
+                began: Instant::now(),
+                passed: Mutex::default(),
+            }
+        }
+    }
+
+    impl HeldClock {
+        pub(crate) fn advance(&self, time: Duration) {
+            *self.passed.lock().unwrap() += time;
+        }
+    }
+
+    impl Clock for HeldClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::default() + *self.passed.lock().unwrap()
+        }
+
+        fn instant(&self) -> Instant {
+            self.began + *self.passed.lock().unwrap()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,8 @@
 
 use std::{error::Error, fmt, io};
 
+use crate::disk::is_full;
+
 /// What a store does not find when it is written to, other than the bucket: an upload in parts that
 /// was given up meanwhile, or an object that was to be replaced.
 const OTHERS_MISSING: [&str; 5] = [
@@ -348,7 +350,7 @@ fn diagnose_io(error: &io::Error) -> Option<Trouble> {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Some(Trouble::AccessDenied)
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Trouble::DiskFull),
+        _ if is_full(error) => Some(Trouble::DiskFull),
         io::ErrorKind::InvalidFilename | io::ErrorKind::FileTooLarge => {
             Some(Trouble::ObjectRefused)
         }

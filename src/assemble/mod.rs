@@ -213,6 +213,11 @@ impl Assembler {
         self.arrivals.first().map(|(arrival, _)| *arrival)
     }
 
+    /// Where the first record of an open reconcile lies in the log.
+    pub fn oldest_position(&self) -> Option<Position> {
+        self.oldest.keys().next().copied()
+    }
+
     /// Goes on from here if the clock stepped back further than anything is waited for: standing
     /// still until it is back would keep everything open for as long.
     fn follow_step_back(&mut self, received_at: Timestamp) {

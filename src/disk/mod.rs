@@ -33,6 +33,14 @@ pub fn disk_use(length: u64) -> u64 {
         .unwrap_or(length)
 }
 
+/// Whether a write failed for want of space: the disk is full, or a quota on it is used up.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 /// A disk that several stages share.
 pub type SharedDisk = Arc<dyn Disk>;
 
@@ -175,5 +183,20 @@ pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_is_used_up_is_a_full_disk() {
+        const EIO: i32 = 5;
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        let is_full = |errno| is_full(&io::Error::from_raw_os_error(errno));
+        assert!(is_full(ENOSPC) && is_full(EDQUOT));
+        assert!(!is_full(EIO));
     }
 }

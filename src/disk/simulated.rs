@@ -61,6 +61,8 @@ struct State {
     failing: Vec<Fault>,
     /// Of 256 calls that read, as many fail.
     failing_reads: u8,
+    /// What lies in this file from here on can't be read.
+    unreadable: Option<(FileId, u64)>,
     /// Handles of an earlier process are dead.
     process: u64,
     now: Timestamp,
@@ -121,6 +123,12 @@ impl SimulatedDisk {
         self.state().failing_reads = of_256;
     }
 
+    /// What lies in this file from here on can't be read, until the next process.
+    pub(crate) fn fail_reads_from(&self, path: &Path, offset: u64) {
+        let mut state = self.state();
+        state.unreadable = state.names.get(path).map(|file| (*file, offset));
+    }
+
     /// The process dies at the change with this number.
     pub(crate) fn crash_at(&self, operation: u64) {
         self.state().crash_at = Some(operation);
@@ -141,6 +149,7 @@ impl SimulatedDisk {
         state.crash_at = None;
         state.failing.clear();
         state.failing_reads = 0;
+        state.unreadable = None;
     }
 
     /// The names of all files, for messages of failing tests.
@@ -164,6 +173,11 @@ impl SimulatedDisk {
             process,
         })
     }
+}
+
+/// EIO
+fn cannot_read() -> io::Error {
+    io::Error::from_raw_os_error(5)
 }
 
 fn dead() -> io::Error {
@@ -193,8 +207,7 @@ impl State {
                 self.random.u8(..) < limit
             };
         if fails {
-            // EIO
-            return Err(io::Error::from_raw_os_error(5));
+            return Err(cannot_read());
         }
         Ok(())
     }
@@ -453,6 +466,13 @@ impl DiskFile for Handle {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.state()?;
         state.read()?;
+        let end = offset.saturating_add(buffer.len() as u64);
+        if state
+            .unreadable
+            .is_some_and(|(file, from)| file == self.file && end > from)
+        {
+            return Err(cannot_read());
+        }
         let bytes = &state.files[&self.file].bytes;
         let start = usize::try_from(offset).unwrap().min(bytes.len());
         let read = buffer.len().min(bytes.len() - start);

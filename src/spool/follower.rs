@@ -1,8 +1,9 @@
 //! Following the log: every record in the order of appending, then again by position, then done.
 //!
-//! Invariant: a record is handed out once a process, unless an earlier process finished it. What
-//! can't be read is counted, logged and stepped over; following never stops at it. One segment's
-//! finished records are all that is held in memory.
+//! Invariant: a record is handed out once a process, unless an earlier process finished it. What is
+//! damaged is counted, logged and stepped over, and so is what the disk has failed to read for
+//! minutes; but a segment in which that happened stays on disk, and the next process tries again. One
+//! segment's finished records are all that is held in memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -16,6 +17,7 @@ use bytes::BytesMut;
 use super::{
     done::DoneLog,
     ledger::Ledger,
+    read_failures::{FailingSegments, ReadFailures},
     recycling::SegmentFiles,
     segment::{FIRST_OFFSET, Found, SegmentReader, segment_path},
 };
@@ -23,13 +25,11 @@ use crate::{
     disk::SharedDisk,
     metrics::Metrics,
     record::{Position, Record, SegmentId},
+    time::{SharedClock, SystemClock},
 };
 
 /// Segments kept open for reading payloads back.
 const OPEN_SEGMENTS: usize = 8;
-/// How often what the disk can't read is tried before it is stepped over: a record, or the rest of
-/// its segment if that is all that is known.
-const READ_TRIES: u32 = 10;
 
 /// Why a record can't be read back.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,11 @@ pub enum ReadError {
     Damaged(Position),
     #[error("cannot read segment {segment:?}")]
     Read {
+        segment: SegmentId,
+        source: io::Error,
+    },
+    #[error("cannot read segment {segment:?}, after trying for minutes")]
+    GivenUp {
         segment: SegmentId,
         source: io::Error,
     },
@@ -50,6 +55,8 @@ pub struct Follower {
     disk: SharedDisk,
     files: Arc<SegmentFiles>,
     done: DoneLog,
+    /// Segments from this one on are of this process.
+    first_own: SegmentId,
     /// Finished, and not in the log of what is done yet.
     unlogged: Vec<Position>,
     ledger: Arc<Ledger>,
@@ -59,7 +66,10 @@ pub struct Follower {
     open: VecDeque<SegmentReader>,
     /// Records are read into this, one after the other.
     room: BytesMut,
-    failed_reads: u32,
+    clock: SharedClock,
+    /// Of what is followed next.
+    failures: ReadFailures,
+    failing: FailingSegments,
     /// The record that was handed out last came before others in the log.
     is_late: bool,
     /// Segments that are done with and whose files could not be removed.
@@ -72,6 +82,8 @@ struct Place {
     segment: SegmentReader,
     offset: u32,
     done: HashSet<u32>,
+    /// The disk could not read some of it, so that there may be records that nobody was handed.
+    is_unread: bool,
 }
 
 impl Place {
@@ -96,6 +108,7 @@ impl Follower {
         disk: SharedDisk,
         files: Arc<SegmentFiles>,
         done: DoneLog,
+        first_own: SegmentId,
         ledger: Arc<Ledger>,
         metrics: Metrics,
     ) -> Self {
@@ -104,6 +117,7 @@ impl Follower {
             disk,
             files,
             done,
+            first_own,
             unlogged: Vec::new(),
             ledger,
             metrics,
@@ -111,10 +125,29 @@ impl Follower {
             last_segment: None,
             open: VecDeque::new(),
             room: BytesMut::new(),
-            failed_reads: 0,
+            clock: Arc::new(SystemClock),
+            failures: ReadFailures::default(),
+            failing: FailingSegments::default(),
             is_late: false,
             left: BTreeSet::new(),
         }
+    }
+
+    /// Measures by this clock for how long something can't be read.
+    #[must_use]
+    pub fn with_clock(self, clock: SharedClock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Segments from this one on are of this process; those before were left by earlier ones.
+    pub fn first_own(&self) -> SegmentId {
+        self.first_own
+    }
+
+    /// The segment that the next record comes from, if there is one yet.
+    pub fn next_segment(&self) -> Option<SegmentId> {
+        let entered = self.place.as_ref().map(|place| place.segment.id());
+        entered.or_else(|| self.ledger.next_after(self.last_segment))
     }
 
     /// The next record that is not done; `None` when there is none yet.
@@ -143,26 +176,25 @@ impl Follower {
                     if !place.done.remove(&header.offset) {
                         match place.segment.read_body(&header, &mut self.room) {
                             Ok(Some(record)) => {
-                                self.failed_reads = 0;
                                 self.is_late = header.is_late;
                                 self.ledger.mark_handed_out(id);
-                                self.place = Some(place.at(end));
+                                self.go_on(place.at(end));
                                 return Ok(Some((position, record)));
                             }
                             Ok(None) => self.count_damage(position, header.frame_bytes()),
                             Err(source) => return Err(self.fail_read(place, end, source)),
                         }
                     }
-                    self.place = Some(place.at(end));
+                    self.go_on(place.at(end));
                 }
                 Found::Damage { until } => {
                     self.count_damage(place.position(), u64::from(until - place.offset));
-                    self.place = Some(place.at(until.into()));
+                    self.go_on(place.at(until.into()));
                 }
                 Found::TornTail { bytes } if !sealed => {
                     // What the writer answered for was whole.
                     self.count_damage(place.position(), bytes);
-                    self.place = Some(place.at(end));
+                    self.go_on(place.at(end));
                 }
                 Found::End if !sealed => {
                     self.place = Some(place);
@@ -177,7 +209,10 @@ impl Follower {
                             "a record at the end of a segment was never written whole; left out"
                         );
                     }
-                    self.ledger.mark_followed(id);
+                    // NOTE: otherwise never marked as followed, so never removed.
+                    if !place.is_unread {
+                        self.ledger.mark_followed(id);
+                    }
                 }
             }
         }
@@ -189,26 +224,39 @@ impl Follower {
         self.is_late
     }
 
-    /// Reads a record again.
+    /// Reads a record again. What can't be read is tried again until that has failed for minutes.
     pub fn read(&mut self, position: Position) -> Result<Record, ReadError> {
+        match self.read_at(position) {
+            Ok(record) => {
+                self.failing.note_success(position);
+                record.ok_or(ReadError::Damaged(position))
+            }
+            Err(source) => {
+                let segment = position.segment;
+                let is_given_up = self.failing.note_failure(position, self.clock.instant());
+                Err(if is_given_up {
+                    ReadError::GivenUp { segment, source }
+                } else {
+                    ReadError::Read { segment, source }
+                })
+            }
+        }
+    }
+
+    fn read_at(&mut self, position: Position) -> io::Result<Option<Record>> {
         let id = position.segment;
-        let failed = |source| ReadError::Read {
-            segment: id,
-            source,
-        };
         let reader = match self.open.iter().position(|reader| reader.id() == id) {
             Some(index) => self.open.remove(index),
             None => None,
         };
         let reader = match reader {
             Some(reader) => reader,
-            None => SegmentReader::open(self.disk.as_ref(), &self.folder, id).map_err(failed)?,
+            None => SegmentReader::open(self.disk.as_ref(), &self.folder, id)?,
         };
         let record = reader.read_record(position.offset, &mut self.room);
-        let record = record.map_err(failed);
         self.open.truncate(OPEN_SEGMENTS - 1);
         self.open.push_front(reader);
-        record?.ok_or(ReadError::Damaged(position))
+        record
     }
 
     /// These records are not needed any more, now or after a restart: all of them, or none if this
@@ -252,6 +300,7 @@ impl Follower {
         self.done.sync()?;
         for id in unneeded {
             self.open.retain(|reader| reader.id() != id);
+            self.failing.forget(id);
             self.ledger.forget(id);
             match self.files.remove(&segment_path(&self.folder, id)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -295,43 +344,69 @@ impl Follower {
             return Ok(true);
         }
         let done = self.done.take_earlier(id);
-        self.place = Some(Place {
+        self.go_on(Place {
             segment,
             offset: FIRST_OFFSET,
             done,
+            is_unread: false,
         });
         Ok(true)
     }
 
-    /// Stays where it is, until it was tried often enough.
+    /// Everything before this place is followed.
+    fn go_on(&mut self, place: Place) {
+        self.failures = ReadFailures::default();
+        self.place = Some(place);
+    }
+
+    /// Stays where it is, until it was tried for long enough.
     fn fail_read(&mut self, place: Place, until: u64, source: io::Error) -> ReadError {
         let segment = place.segment.id();
-        self.failed_reads += 1;
-        self.place = Some(if self.failed_reads < READ_TRIES {
-            place
-        } else {
-            self.failed_reads = 0;
+        self.note_failure(segment, &source);
+        if self.failures.are_enough() {
             let bytes = until.saturating_sub(u64::from(place.offset));
-            self.count_damage(place.position(), bytes);
-            place.at(until)
-        });
+            self.count_unread(place.position(), bytes);
+            self.go_on(Place {
+                is_unread: true,
+                ..place.at(until)
+            });
+        } else {
+            self.place = Some(place);
+        }
         ReadError::Read { segment, source }
     }
 
-    /// Stays before the segment, until it was tried often enough.
+    /// Stays before the segment, until it was tried for long enough.
     fn fail_open(&mut self, segment: SegmentId, source: io::Error) -> ReadError {
-        self.failed_reads += 1;
+        self.note_failure(segment, &source);
         // Nothing waits behind a segment that is still written to.
-        if self.failed_reads >= READ_TRIES
+        if self.failures.are_enough()
             && let Some((end, true)) = self.ledger.extent(segment)
         {
-            // NOTE: never marked as followed, so never removed; the next start tries it again.
-            self.failed_reads = 0;
+            // NOTE: never marked as followed, so never removed.
+            self.failures = ReadFailures::default();
             self.last_segment = Some(segment);
             let offset = FIRST_OFFSET;
-            self.count_damage(Position { segment, offset }, end);
+            self.count_unread(Position { segment, offset }, end);
         }
         ReadError::Read { segment, source }
+    }
+
+    fn note_failure(&mut self, segment: SegmentId, error: &io::Error) {
+        if self.failures.note(self.clock.instant()) {
+            tracing::warn!(segment = segment.0, %error, "cannot read the spool yet");
+        }
+    }
+
+    fn count_unread(&self, position: Position, bytes: u64) {
+        self.metrics.spool_damaged();
+        tracing::error!(
+            segment = position.segment.0,
+            offset = position.offset,
+            bytes,
+            "a part of the spool can't be read and is skipped; its segment stays on disk, and is \
+             tried again after a restart"
+        );
     }
 
     fn count_damage(&self, position: Position, bytes: u64) {

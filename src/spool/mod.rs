@@ -44,6 +44,7 @@ mod frame;
 mod ledger;
 #[cfg(test)]
 mod model;
+mod read_failures;
 mod recycling;
 mod segment;
 mod syncing;
@@ -247,6 +248,7 @@ impl Spool {
             disk,
             files,
             done,
+            SegmentId(next_segment),
             Arc::clone(&ledger),
             metrics.clone(),
         );

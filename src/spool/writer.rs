@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     bell::Bell,
-    disk::{DiskFile, SharedDisk},
+    disk::{DiskFile, SharedDisk, is_full},
     record::{Record, SegmentId},
 };
 
@@ -46,7 +46,7 @@ pub enum AppendError {
 
 impl AppendError {
     pub(super) fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+        matches!(self, Self::Write { source, .. } if is_full(source))
     }
 }
 
@@ -162,7 +162,7 @@ impl Writer {
             Err(source) => {
                 // NOTE: if the cut fails too, the segment ends here: what is behind is a torn tail.
                 // Where the disk is full, a sealed segment can go once its records are done.
-                let must_go = source.kind() == io::ErrorKind::StorageFull && start > FIRST_OFFSET;
+                let must_go = is_full(&source) && start > FIRST_OFFSET;
                 match active.file.truncate(u64::from(start)) {
                     Ok(()) if !must_go => self.active = Some(active),
                     _ => self.ledger.seal(id),

@@ -28,6 +28,8 @@ struct State {
     failing: Vec<Call>,
     /// Bytes that still fit; `None`: as many as you like.
     room: Option<u64>,
+    /// What does not fit exceeds a quota, not the disk.
+    has_quota: bool,
     /// Bytes that it says are free, if it is asked; `None`: more than anybody needs.
     free: Option<u64>,
     /// Asked for this, the disk hangs.
@@ -50,6 +52,12 @@ impl TestDisk {
     pub(crate) fn with_room(bytes: u64) -> Self {
         let disk = Self::default();
         disk.set_room(Some(bytes));
+        disk
+    }
+
+    pub(crate) fn with_quota(bytes: u64) -> Self {
+        let disk = Self::with_room(bytes);
+        disk.state().has_quota = true;
         disk
     }
 
@@ -196,7 +204,12 @@ impl DiskFile for TestFile {
         *self.bytes.lock().unwrap() += fits as u64;
         self.file.append(&mut [IoSlice::new(&all[..fits])])?;
         if fits < all.len() {
-            return Err(io::ErrorKind::StorageFull.into());
+            let has_quota = self.disk.state().has_quota;
+            return Err(if has_quota {
+                io::ErrorKind::QuotaExceeded.into()
+            } else {
+                io::ErrorKind::StorageFull.into()
+            });
         }
         Ok(())
     }

@@ -230,6 +230,23 @@ fn a_disk_too_full_for_a_new_segment_opens_so_that_what_is_there_can_make_room()
 }
 
 #[test]
+fn a_quota_that_is_used_up_is_treated_as_a_full_disk() {
+    let home = Home::new(ROOMY);
+    let disk = TestDisk::with_quota(FIRST_OFFSET as u64 + FRAME);
+    let mut log = home.open_on(&disk);
+    log.append(&record(1)).unwrap();
+    assert_kind(log.append(&record(2)), io::ErrorKind::QuotaExceeded);
+    // The segment ends there, so that it can go and make room.
+    log.finish_all();
+    assert!(home.files("seg").is_empty());
+    drop(log);
+
+    home.open().append(&record(3)).unwrap();
+    let mut log = home.open_on(&TestDisk::with_quota(0));
+    assert_eq!(log.records(), [record(3)]);
+}
+
+#[test]
 fn an_append_that_needs_a_new_segment_tries_again_once_one_can_be_created() {
     let home = Home::new(8 * 1024);
     let disk = TestDisk::default();

@@ -3,8 +3,8 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use spanplane::{
@@ -12,7 +12,7 @@ use spanplane::{
     metrics::Metrics,
     record::{Position, Record, RecordKind},
     spool::{AppendError, Appender, Follower, OpenError, Spool, SpoolSettings},
-    time::Timestamp,
+    time::{Clock, Timestamp},
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -122,16 +122,38 @@ pub(crate) fn open_at(
     };
     let disk = Arc::new(disk.clone());
     let (spool, follower) = Spool::open(&settings, disk, &metrics, Arc::clone(&bell))?;
+    let clock = Arc::new(HeldClock(Mutex::new(Instant::now())));
     Ok(Log {
         appender: spool.appender(),
         spool,
-        follower,
+        follower: follower.with_clock(Arc::clone(&clock) as _),
+        clock,
         metrics,
         bell,
         runtime: tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap(),
     })
+}
+
+/// Time that passes when a test says so.
+#[derive(Debug)]
+pub(crate) struct HeldClock(Mutex<Instant>);
+
+impl HeldClock {
+    pub(crate) fn advance(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
+}
+
+impl Clock for HeldClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
+    fn instant(&self) -> Instant {
+        *self.0.lock().unwrap()
+    }
 }
 
 /// A log in use. Dropping it frees the directory, with no more ado than the end of a process.
@@ -141,6 +163,7 @@ pub(crate) struct Log {
     pub(crate) appender: Appender,
     pub(crate) follower: Follower,
     pub(crate) bell: Arc<Bell>,
+    pub(crate) clock: Arc<HeldClock>,
     metrics: Metrics,
     runtime: Runtime,
 }

@@ -12,6 +12,7 @@ use std::{
 
 use super::{Desk, Tracing};
 use crate::{
+    disk::is_full,
     history::Ticket,
     ids::OtelTraceId,
     line::Line,
@@ -200,7 +201,6 @@ impl Desk {
 
 /// Whether something failed for want of space.
 pub(super) fn is_disk_full<T>(outcome: &io::Result<T>) -> bool {
-    let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
     outcome.as_ref().is_err_and(is_full)
 }
 

@@ -4,6 +4,7 @@
 //! than half of either, so that what was never tried always gets its turn.
 
 use std::{
+    collections::{BTreeMap, btree_map},
     io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -70,10 +71,52 @@ pub(super) struct Refusal {
     pub(super) is_certain: bool,
 }
 
+/// All of these, by their paths.
+#[derive(Debug, Default)]
+pub(super) struct StoredIndexes {
+    batches: BTreeMap<PathBuf, StoredIndex>,
+    bytes: u64,
+}
+
+impl StoredIndexes {
+    pub(super) fn push(&mut self, stored: StoredIndex) {
+        self.bytes += stored.batch.bytes;
+        let before = self.batches.insert(stored.batch.path.clone(), stored);
+        self.bytes -= before.map_or(0, |before| before.batch.bytes);
+    }
+
+    /// What of all that the index takes on disk still waits for the store.
+    fn unstored_of(&self, index_bytes: u64) -> u64 {
+        index_bytes.saturating_sub(self.bytes)
+    }
+
+    fn contains(&self, batch: &ReadyBatch) -> bool {
+        self.batches.contains_key(&batch.path)
+    }
+
+    fn iter(&self) -> btree_map::Values<'_, PathBuf, StoredIndex> {
+        self.batches.values()
+    }
+
+    /// Lines that were noted until now are in these batches, for all that is known.
+    fn raise_tickets(&mut self, ticket: Ticket) {
+        for stored in self.batches.values_mut() {
+            stored.ticket = ticket;
+        }
+    }
+
+    fn take(&mut self) -> impl Iterator<Item = StoredIndex> + use<> {
+        std::mem::take(self).batches.into_values()
+    }
+}
+
 impl Desk {
     /// So much waits for the store that nothing more is taken out of the log.
     pub(super) fn is_outbox_full(&self) -> bool {
-        self.behind.parcels.bytes() + self.behind.index.waiting_bytes()
+        // NOTE: batches that are stored may have to stay until the backlog is published: if they
+        // counted, they could keep it from being published.
+        let index = self.behind.index.waiting_bytes();
+        self.behind.parcels.bytes() + self.stored_index.unstored_of(index)
             >= self.behind.outbox_max_bytes
     }
 
@@ -155,7 +198,7 @@ impl Desk {
         while self.retries.may_try(self.under_way(), now) {
             // NOTE: what a part that an earlier process left belongs to may be in the log still.
             // But if there is no room, nothing more comes out of the log.
-            let may_send_left = self.is_backlog_published || self.is_outbox_full();
+            let may_send_left = self.backlog.is_published() || self.is_outbox_full();
             let parcels = &self.behind.parcels;
             let is_new = |parcel: &ParcelId| {
                 let is_left_part = parcels.is_part(*parcel) && parcels.is_left(*parcel);
@@ -249,13 +292,11 @@ impl Desk {
         let parcels = &self.behind.parcels;
         self.shared_lines
             .retain(|line| parcels.has_left_of(&line.trace_id));
-        let stored = std::mem::take(&mut self.stored_index);
-        let (removable, others) = stored
-            .into_iter()
-            .partition(|stored| self.is_removable(stored));
-        self.stored_index = others;
-        let removable: Vec<StoredIndex> = removable;
-        for stored in removable {
+        for stored in self.stored_index.take() {
+            if !self.is_removable(&stored) {
+                self.stored_index.push(stored);
+                continue;
+            }
             match stored.refusal.clone() {
                 None => self.behind.index.remove(&stored.batch),
                 Some(refusal) => self.quarantine_index(stored, &refusal),
@@ -266,14 +307,14 @@ impl Desk {
 
     pub(super) fn has_removable_index(&self) -> bool {
         let mut stored = self.stored_index.iter();
-        self.is_backlog_published && stored.any(|stored| self.is_removable(stored))
+        self.backlog.is_published() && stored.any(|stored| self.is_removable(stored))
     }
 
     fn is_removable(&self, stored: &StoredIndex) -> bool {
         let first_undone = self.published.front().map(|published| published.ticket);
         // NOTE: a batch of an earlier process may have the lines of parcels that it left behind, and
         // of those that were made of what it left in the log.
-        let has_backlog = self.behind.parcels.has_before(self.first_after_backlog);
+        let has_backlog = self.behind.parcels.has_before(self.backlog.first_after());
         let is_needed = has_backlog && !self.behind.index.is_own(&stored.batch);
         let is_shared = |line: &SharedLine| {
             line.batch == stored.batch.key && self.behind.parcels.has_left_of(&line.trace_id)
@@ -282,21 +323,20 @@ impl Desk {
         !is_needed && first_undone.is_none_or(|first| first > stored.ticket)
     }
 
-    /// Everything that an earlier process left in the log is published, once.
-    pub(super) fn note_backlog(&mut self, caught_up: bool) {
-        if self.is_backlog_published || !caught_up || !self.waiting.is_empty() {
-            return;
-        }
-        let oldest = self.behind.assembler.oldest_arrival();
-        if oldest.is_none_or(|oldest| oldest >= self.started_at) {
-            self.is_backlog_published = true;
-            self.first_after_backlog = self.behind.parcels.next();
-            self.behind.poison.relax();
+    /// Takes note once everything that an earlier process left in the log is published.
+    pub(super) fn note_backlog(&mut self) {
+        let behind = &mut self.behind;
+        let waiting = self.waiting.reconciles();
+        let waiting = waiting.filter_map(|reconcile| reconcile.records.first().copied());
+        let is_published_now = self.backlog.note_unpublished(
+            behind.follower.next_segment(),
+            waiting.chain(behind.assembler.oldest_position()),
+            behind.parcels.next(),
+        );
+        if is_published_now {
+            behind.poison.relax();
             // Lines that were noted until now may be those of the backlog.
-            let ticket = self.behind.history.ticket();
-            for stored in &mut self.stored_index {
-                stored.ticket = ticket;
-            }
+            self.stored_index.raise_tickets(behind.history.ticket());
         }
     }
 
@@ -305,8 +345,7 @@ impl Desk {
         let mut sent = false;
         while self.has_room_for_index(false) && self.retries.may_try(self.under_way(), now) {
             let is_new = |batch: &&ReadyBatch| {
-                let mut done = self.stored_index.iter();
-                let is_done = done.any(|stored| stored.batch == **batch);
+                let is_done = self.stored_index.contains(batch);
                 let is_retry = || {
                     let upload = Upload::Index(batch.path.clone());
                     self.retries.has_failed(&upload)
@@ -327,4 +366,49 @@ impl Desk {
 /// What sending so many bytes takes: large ones go in parts.
 fn memory_of(bytes: u64) -> u64 {
     bytes.min(MAX_UPLOAD_MEMORY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        archive::{IndexJournal, InstanceName},
+        disk::simulated::SimulatedDisk,
+        line::samples,
+        time::Timestamp,
+    };
+
+    #[test]
+    fn batches_that_are_stored_take_no_room_of_those_that_are_not() {
+        let disk = Arc::new(SimulatedDisk::default());
+        let instance = InstanceName::new("host", Timestamp::default());
+        let mut journal = IndexJournal::open(disk, "index".into(), instance).unwrap();
+        let mut stored = StoredIndexes::default();
+        for trace in ["a", "b", "c"] {
+            let line = samples::line(trace, Timestamp::default());
+            journal.append(&line, Timestamp::default()).unwrap();
+            journal.close_due(Timestamp::default(), true).unwrap();
+        }
+        let ready: Vec<_> = journal.ready().cloned().collect();
+        let [first, second, third] = ready.as_slice() else {
+            panic!("{ready:?}");
+        };
+        // An upload that was answered twice counts once.
+        for batch in [first, second, first] {
+            stored.push(StoredIndex {
+                batch: batch.clone(),
+                ticket: Ticket::default(),
+                refusal: None,
+            });
+        }
+        assert!(stored.contains(first) && !stored.contains(third));
+        assert_eq!(stored.unstored_of(journal.waiting_bytes()), third.bytes);
+        assert_eq!(stored.take().count(), 2);
+        assert_eq!(
+            stored.unstored_of(journal.waiting_bytes()),
+            journal.waiting_bytes()
+        );
+    }
 }

@@ -36,7 +36,8 @@ impl Desk {
                     return (followed, true);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read the spool");
+                    // The follower warns of it, once a second.
+                    tracing::debug!(%error, "cannot read the spool");
                     break;
                 }
             };

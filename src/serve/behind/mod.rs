@@ -2,12 +2,13 @@
 //! (`following`), makes objects and lines of them (`publishing`), hears what becomes of these
 //! (`settling`), makes everything last (`committing`) and sends it off (`dispatching`), again if need
 //! be (`retrying`). What the store refuses is kept aside (`quarantining`) until a person wants it sent
-//! again (`taking_back`).
+//! again (`taking_back`), and a store on local disk is kept within its limits (`pruning`).
 //!
 //! Invariant: whatever is in memory here can be thrown away at any moment; the log or the outbox
 //! still has it. How much that is depends neither on how much waits in the log nor on how much
 //! waits for the store or the collector.
 
+mod backlog;
 mod committing;
 mod dispatching;
 mod following;
@@ -15,6 +16,7 @@ mod in_progress;
 mod paced;
 mod payloads;
 mod poison;
+mod pruning;
 mod publishing;
 mod quarantining;
 mod retrying;
@@ -38,8 +40,10 @@ use std::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use self::{
+    backlog::Backlog,
     committing::{Published, Unsettled},
-    dispatching::{OnTheWay, PATIENCE, SharedLine, StoredIndex, Upload},
+    dispatching::{OnTheWay, PATIENCE, SharedLine, StoredIndexes, Upload},
+    pruning::PruneTurns,
     quarantining::QuarantineWatch,
     retrying::StoreCondition,
     settling::{Awaiting, Unresolved},
@@ -47,7 +51,7 @@ use self::{
 };
 pub(super) use self::{in_progress::InProgress, poison::PoisonGuard};
 use crate::{
-    archive::{Event, Forget, IndexJournal, PruneStep, Pruner, Uploads},
+    archive::{Event, IndexJournal, Pruner, Uploads},
     assemble::Assembler,
     backoff::Backoff,
     bell::Bell,
@@ -56,7 +60,7 @@ use crate::{
     history::History,
     metrics::Metrics,
     outbox::{ParcelId, Parcels, Quarantine, TraceBatches},
-    pace::{breathe, hurry_this_thread, pace_this_thread},
+    pace::{hurry_this_thread, pace_this_thread},
     print::PrintFormat,
     receive::MessageMemory,
     record::Position,
@@ -149,16 +153,15 @@ impl Desk {
             joined: HashSet::new(),
             sending: HashMap::new(),
             sending_index: HashSet::new(),
-            stored_index: Vec::new(),
+            stored_index: StoredIndexes::default(),
             shared_lines: Vec::new(),
-            started_at: behind.clock.now(),
-            is_backlog_published: false,
-            first_after_backlog: ParcelId::default(),
+            backlog: Backlog::before(behind.follower.first_own()),
             next_parcel: ParcelId::default(),
             retries: Retries::new(behind.backoff, PATIENCE),
             store: StoreCondition::default(),
             watch: QuarantineWatch::default(),
             index_closed_at: behind.clock.instant(),
+            prune_turns: PruneTurns::default(),
             publish_after: None,
             last_record: None,
             behind,
@@ -194,13 +197,9 @@ struct Desk {
     sending: HashMap<ParcelId, OnTheWay>,
     sending_index: HashSet<PathBuf>,
     /// Batches of the index that are in the store or refused there, and still on disk.
-    stored_index: Vec<StoredIndex>,
+    stored_index: StoredIndexes,
     shared_lines: Vec<SharedLine>,
-    started_at: Timestamp,
-    /// Everything that an earlier process left in the log is published.
-    is_backlog_published: bool,
-    /// Parcels before this one may be of reconciles that an earlier process noted.
-    first_after_backlog: ParcelId,
+    backlog: Backlog,
     /// Parcels before this one were sent off at least once.
     next_parcel: ParcelId,
     /// Uploads that failed.
@@ -208,6 +207,7 @@ struct Desk {
     store: StoreCondition,
     watch: QuarantineWatch,
     index_closed_at: Instant,
+    prune_turns: PruneTurns,
     /// Publishing failed; it is not tried before.
     publish_after: Option<Instant>,
     /// Arrival of the last record followed, and when it was followed.
@@ -246,10 +246,12 @@ impl Desk {
         if caught_up {
             self.let_time_pass(now, draining);
         }
-        self.note_backlog(caught_up);
+        self.note_backlog();
         self.show_oldest(caught_up);
         self.show_outbox();
-        if settled || followed || published || (!draining && self.prune()) {
+        let is_busy = settled || followed || published;
+        let pruned = !draining && self.prune_if_due(is_busy);
+        if is_busy || pruned {
             return Turn::Worked;
         }
         if let Err(error) = self.behind.follower.remove_unneeded() {
@@ -259,29 +261,6 @@ impl Desk {
             return Turn::Finished;
         }
         Turn::Idle
-    }
-
-    /// Looks after a store on local disk; tells whether there was something to do.
-    fn prune(&mut self) -> bool {
-        let now = self.behind.clock.now();
-        let Some(pruner) = &mut self.behind.pruner else {
-            return false;
-        };
-        let history = &mut self.behind.history;
-        let mut forget = |forget| match forget {
-            Forget::StoredUntil(until) => history.forget_stored_until(until),
-            Forget::StoredAfter(now) => history.forget_stored_after(now),
-        };
-        match pruner.step(now, Instant::now(), &mut forget) {
-            PruneStep::Rested => return false,
-            PruneStep::Worked => {}
-            PruneStep::Removed(objects) => {
-                self.behind.metrics.objects_pruned(objects);
-                tracing::info!(objects, "removed what was too old or too much");
-            }
-        }
-        breathe();
-        true
     }
 
     fn instant(&self) -> Instant {

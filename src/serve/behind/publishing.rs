@@ -3,7 +3,7 @@
 //! Invariant: what was published once gives the same line and the same bytes when it is published
 //! again after a crash. A reconcile that is the same again is neither parsed nor stored.
 
-use std::{cell::Cell, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use super::{
     Desk,
@@ -42,8 +42,6 @@ pub(super) struct Job {
     fingerprint: Fingerprint,
     /// A part of it was in quarantine, and others may have been published since.
     is_late: bool,
-    /// How often a payload of it could not be read.
-    failed_reads: Cell<u32>,
 }
 
 impl Job {
@@ -93,7 +91,6 @@ impl Desk {
                 fingerprint: reconcile.fingerprint(),
                 reconcile,
                 is_late: self.late.len() < was_open,
-                failed_reads: Cell::new(0),
             });
         }
     }
@@ -378,7 +375,6 @@ impl Desk {
             memory: &self.behind.memory,
             withheld: None,
             poison: &mut self.behind.poison,
-            failed_reads: &job.failed_reads,
         };
         let report = write_document(
             &job.reconcile,

@@ -88,6 +88,7 @@ impl Process {
         };
         let (spool, follower) =
             Spool::open(&settings, Arc::clone(&disk), &metrics, Arc::clone(&bell)).ok()?;
+        let follower = follower.with_clock(Arc::clone(&world.clock) as _);
         let (heard, events) = mpsc::channel();
         let archive = Archive::over(Arc::clone(&world.store) as _, Compression::Zstd);
         let uploads = Uploads::new(
