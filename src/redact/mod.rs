@@ -43,7 +43,7 @@ pub const REDACTED: &str = "**REDACTED**";
 const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
 
 /// Raised when what is redacted by default changes.
-const RULES_VERSION: u32 = 1;
+const RULES_VERSION: u32 = 2;
 
 /// The user's rules can't be used.
 #[derive(Debug, thiserror::Error)]

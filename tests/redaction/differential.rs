@@ -75,7 +75,7 @@ const KEYS: [&str; 63] = [
     "username",
     "version",
 ];
-const TEXTS: [&str; 42] = [
+const TEXTS: [&str; 46] = [
     "",
     "**REDACTED**",
     "2026-11-16T04:36:46Z",
@@ -115,6 +115,10 @@ const TEXTS: [&str; 42] = [
     "j: [a,\nstringData:\nb]\n",
     "type: kubernetes.io/tls\ndata:\n  a: b",
     "a: b\npin: c",
+    "kind: \"\\x53ecret\"\ndata:\n  a: b",
+    "kind: \"Sec\\\n  ret\"\ndata:\n  a: b",
+    "kind: X\napiVersion: v1\n\"p\\U00000069n\": b",
+    "curl \\\n  -H x\\\ny {",
     "pkg.crossplane.io/v1beta1",
     "v1x",
     " ",
