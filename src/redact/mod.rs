@@ -12,8 +12,8 @@
 //! Keys stay, values become `**REDACTED**`. Invariant: every byte outside of a redacted value is
 //! the byte that came; a payload with nothing to redact is handed back as it is. What can't be
 //! searched (it isn't JSON, or has too many values to keep track of) is withheld whole if it so
-//! much as mentions a secret. Memory is bounded whatever the payload: one copy of it, and a few
-//! megabytes.
+//! much as mentions a secret. Memory is bounded whatever the payload: besides the payload itself one
+//! copy of it, and a few megabytes.
 
 mod edits;
 mod embedded;
@@ -32,6 +32,7 @@ use regex::RegexSet;
 pub use self::{
     edits::MAX_VALUES,
     embedded::{MAX_EMBEDDED_BYTES, MAX_STRINGS},
+    keys::PROPERTIES,
     scan::MAX_DEPTH,
 };
 use self::{edits::apply, embedded::is_json, scan::find_secret_values, words::Search};
@@ -43,7 +44,7 @@ pub const REDACTED: &str = "**REDACTED**";
 const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
 
 /// Raised when what is redacted by default changes.
-const RULES_VERSION: u32 = 1;
+const RULES_VERSION: u32 = 2;
 
 /// The user's rules can't be used.
 #[derive(Debug, thiserror::Error)]

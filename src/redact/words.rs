@@ -26,6 +26,10 @@ const BEGINNINGS: &str = "(?-u)(?i:sec)|cred|onne|ONNE";
 /// How they go on.
 const COMMON_WORDS: [&[u8]; 3] = [b"secret", b"credentials", b"onnection"];
 
+/// How escapes begin that may stand for a part of any word: by a number in JSON and in YAML, or, in
+/// YAML, by a line break that doesn't count. In a string of JSON that one has more backslashes.
+const ESCAPES: &str = r"(?-u)\\[Uux]|\\\\\\[nr]|\\[\n\r]";
+
 /// What the types of Secrets that Kubernetes defines begin with.
 const DOMAIN: &[u8] = b"kubernetes.io";
 
@@ -36,6 +40,7 @@ const SEARCHES: usize = 6;
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     beginnings: Regex,
+    escapes: Regex,
 }
 
 /// The words of a text, to be asked for from its beginning to its end.
@@ -51,7 +56,11 @@ pub(super) struct Words<'t, 's> {
 impl Search {
     pub(super) fn new() -> Result<Self, regex::Error> {
         let beginnings = Regex::new(BEGINNINGS)?;
-        Ok(Self { beginnings })
+        let escapes = Regex::new(ESCAPES)?;
+        Ok(Self {
+            beginnings,
+            escapes,
+        })
     }
 
     /// Where one of the searches finds its first word at or behind `from`.
@@ -72,8 +81,10 @@ impl Search {
             4 => {
                 memchr3_iter(b'D', b'L', b'O', rest).find(|at| is_capital_of_word(text, from + at))
             }
-            // Any of these words may be written with escapes.
-            _ => memmem::find(rest, b"\\u"),
+            _ => {
+                let mut escapes = self.escapes.find_iter(rest).map(|escape| escape.start());
+                escapes.find(|at| may_be_in_word(text, from + at))
+            }
         };
         found.map(|at| from + at)
     }
@@ -201,6 +212,17 @@ fn start_of_string(text: &[u8], from: usize, place: usize) -> Option<usize> {
         }
         end = quote;
     }
+}
+
+/// Whether the escape that begins here may stand for a part of a word.
+fn may_be_in_word(text: &[u8], at: usize) -> bool {
+    let is_number = matches!(text.get(at + 1), Some(b'U' | b'u' | b'x'));
+    let mut before = text.get(..at).unwrap_or_default().iter().rev();
+    // NOTE: scripts are full of line breaks behind a space and a backslash.
+    is_number
+        || before
+            .find(|byte| **byte != b'\\')
+            .is_some_and(u8::is_ascii_alphanumeric)
 }
 
 /// token, apiKey, privateKey, kubeconfig, and the types of Secrets that Kubernetes defines.

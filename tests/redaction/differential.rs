@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What payloads are made of, and what redaction looks at.
-const KEYS: [&str; 63] = [
+const KEYS: [&str; 66] = [
     "a",
     "annotations",
     "apiKey",
@@ -24,6 +24,9 @@ const KEYS: [&str; 63] = [
     "data",
     "desired",
     "existingSecret",
+    "existingSecretPasswordKey",
+    "existingSecretToken",
+    "imagePullSecretPassword",
     "fieldPath",
     "fs",
     "fromConnectionSecretKey",
@@ -75,7 +78,7 @@ const KEYS: [&str; 63] = [
     "username",
     "version",
 ];
-const TEXTS: [&str; 42] = [
+const TEXTS: [&str; 46] = [
     "",
     "**REDACTED**",
     "2026-11-16T04:36:46Z",
@@ -115,6 +118,10 @@ const TEXTS: [&str; 42] = [
     "j: [a,\nstringData:\nb]\n",
     "type: kubernetes.io/tls\ndata:\n  a: b",
     "a: b\npin: c",
+    "kind: \"\\x53ecret\"\ndata:\n  a: b",
+    "kind: \"Sec\\\n  ret\"\ndata:\n  a: b",
+    "kind: X\napiVersion: v1\n\"p\\U00000069n\": b",
+    "curl \\\n  -H x\\\ny {",
     "pkg.crossplane.io/v1beta1",
     "v1x",
     " ",

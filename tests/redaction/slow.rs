@@ -117,7 +117,8 @@ static PROPERTY: LazyLock<Regex> = LazyLock::new(|| {
 });
 static CONVENTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        "(?i-u)existing[-_. ]?secret|image[-_. ]?pull[-_. ]?secret|connection[-_. ]?secret[-_. ]?key",
+        "(?i-u:existing[-_. ]?secret|image[-_. ]?pull[-_. ]?secret|connection[-_. ]?secret[-_. ]?key)\
+         (?:(?i-u:s)?$|(?s:.*)(?i-u:keys?)$)",
     )
 });
 /// What the keys of annotations begin with.
@@ -138,7 +139,7 @@ static QUOTED_KEY: LazyLock<Regex> =
 /// Whatever isn't one of these words doesn't make a string worth looking into.
 static SUSPICIOUS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?i-u:passw|passph|token|secret|api[-_. ]?key|private[-_. ]?key|connection|kubeco)|credentials|stringData|Opaque|"List|(?:^|[^-.])(?i-u:kubernetes\.io)\\*/[bdst]|\\u"#,
+        r#"(?i-u:passw|passph|token|secret|api[-_. ]?key|private[-_. ]?key|connection|kubeco)|credentials|stringData|Opaque|"List|(?:^|[^-.])(?i-u:kubernetes\.io)\\*/[bdst]|\\[uUx]|[A-Za-z0-9]\\+\\\\[nr]"#,
     )
 });
 

@@ -132,7 +132,7 @@ proptest! {
 }
 
 /// What a Secret may be written with, or something that looks like one.
-const FRAGMENTS: [&str; 46] = [
+const FRAGMENTS: [&str; 56] = [
     "kind: Secret",
     "kind: Secret",
     "kind: Secret",
@@ -179,6 +179,16 @@ const FRAGMENTS: [&str; 46] = [
     "spec:",
     "# @",
     "<<: *d",
+    "kind: \"\\x53ecret\"",
+    "kind: &k \"\\u0053ecret\"",
+    "\"\\U00000053ecret\"",
+    "kind: \"Sec\\",
+    "kind: \"a",
+    "ret\"",
+    "Secret\"",
+    "\"k\\x69nd\": Secret",
+    "\"d\\x61ta\":",
+    "\"string\\x44ata\":",
 ];
 
 /// Lines at random, each with a canary of its own where there is an `@`.
@@ -257,6 +267,9 @@ fn what_once_stayed_goes() {
         "j: [canary0,\nstringData:\ncanary2]\n",
         "data:\n  data: {a: canary1}\nkind: ConfigMap\n  Secret\n",
         "data:\n  a: canary1\nkind: a\n  b\n  Secret\n",
+        "kind: \"\\x53ecret\"\ndata:\n  a: canary1\n",
+        "kind: Secret\n\"d\\x61ta\":\n  a: canary1\n",
+        "kind: \"a\n  Secret\"\ndata:\n  a: canary1\n",
         "kind: Secret\nstringData:\n  a: |2-\n\n    {{canary}}\n",
     ] {
         let clean = redact(text);

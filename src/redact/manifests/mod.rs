@@ -7,10 +7,11 @@
 //!   name that does, `credentials` and `connectionDetails`.
 //!
 //! Invariant: if a Secret stands in a way that this doesn't understand (flow style, aliases, tabs,
-//! quotes that don't close, …), or something that would go is in JSON that isn't read, the whole
-//! text is withheld. A text that is no manifest, and has no JSON in it, stays.
+//! quotes that don't close, letters that are escaped, …), or something that would go is in JSON that
+//! isn't read, the whole text is withheld. A text that is no manifest, and has no JSON in it, stays.
 
 mod blocks;
+mod escapes;
 mod flow;
 mod inside;
 mod lines;
@@ -20,6 +21,7 @@ mod place;
 
 pub(super) use self::inside::has_named_key;
 use self::{
+    escapes::hides_word,
     inside::{ends_of_pairs, has_data, has_pair, has_secret_type},
     lines::Lines,
     outline::Outline,
@@ -62,6 +64,9 @@ struct Value {
 
 /// The values to redact in a text that is not JSON.
 pub(super) fn find_secret_values(text: &str, rules: &Rules) -> Inside {
+    if hides_word(text) {
+        return Inside::Withhold;
+    }
     let has_kind = text.contains("kind");
     let may_hold_secret = (has_kind && text.contains("Secret"))
         || text.contains("stringData")

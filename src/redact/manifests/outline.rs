@@ -263,7 +263,8 @@ impl<'t, 'r> Outline<'t, 'r> {
                 if line.start_of_content() >= end {
                     break;
                 }
-                if has_key_that_counts(line.content) || has_secret(line.content) {
+                let is_kind = self.may_go_on_with_kind && line.content.contains("Secret");
+                if is_kind || has_key_that_counts(line.content) || has_secret(line.content) {
                     return Err(Unsure::Secret);
                 }
                 // It may be no text in quotes at all, but a part of another text.

@@ -9,6 +9,12 @@ fn template(text: &str) -> Value {
     with_input(&json!({"inline": {"template": text}, "kind": "GoTemplate"}))
 }
 
+/// The inputs of a function with these templates, which have the canary where there is an `@`.
+fn templates_of(texts: &[&str], canary: &str) -> Value {
+    let templates = texts.iter().map(|text| text.replace('@', canary));
+    with_input(&templates.collect())
+}
+
 pub(super) fn places() -> Vec<Place> {
     let mut places = blocks();
     places.extend(manifests());
@@ -334,6 +340,50 @@ fn withheld() -> Vec<Place> {
             "data that is indented with tabs: the string is withheld",
             |canary| template(&format!("kind: Secret\ndata:\n\ta: {canary}\n")),
         ),
+        covered(
+            "a `kind` with letters that are escaped: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "kind: \"\\x53ecret\"\ndata:\n  a: @\n",
+                        "kind: \"\\u0053ecret\"\ndata:\n  a: @\n",
+                        "kind: \"\\U00000053ecret\"\ndata:\n  a: @\n",
+                        "kind: \"Sec\\\n  ret\"\ndata:\n  a: @\n",
+                        "kind: # below\n  \"\\x53ecret\"\ndata:\n  a: @\n",
+                        "x: {kind: \"\\x53ecret\", data: {a: @}}\n",
+                        "x: &k \"\\x53ecret\"\n---\nkind: *k\ndata:\n  a: @\n",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "a key with letters that are escaped: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "kind: Secret\n\"d\\x61ta\":\n  a: @\n",
+                        "\"k\\x69nd\": Secret\ndata:\n  a: @\n",
+                        "\"string\\x44ata\":\n  a: @\n",
+                        "apiVersion: v1\nkind: X\n\"p\\x61ssword\": @\n",
+                        "apiVersion: v1\nkind: X\na: {\"api\\x5fkey\": @}\n",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "in a manifest, an escaped `name` beside a `value`: the string is withheld",
+            |canary| {
+                manifest(&format!(
+                    "  env:\n  - name: \"T\\x4fKEN\"\n    value: {canary}\n"
+                ))
+            },
+        ),
+        covered(
+            "a `kind` in quotes that end on another line: the string is withheld",
+            |canary| template(&format!("kind: \"a\n  Secret\"\ndata:\n  a: {canary}\n")),
+        ),
         covered("line breaks of old: the string is withheld", |canary| {
             template(&format!("kind: Secret\rdata:\r  a: {canary}\r"))
         }),
@@ -400,6 +450,14 @@ fn templates() -> Vec<Place> {
 
 fn others() -> Vec<Place> {
     vec![
+        kept(
+            "escaped letters in other values, and other escapes",
+            |text| {
+                template(&format!(
+                    "apiVersion: v1\nkind: X\n\"\\xe9t\\xe9\": {text}\nb: \"\\x41{text}\"\nc: \"a\\\n  b\"\n"
+                ))
+            },
+        ),
         kept("names and references in a manifest", |name| {
             template(&format!(
                 "apiVersion: v1\nkind: Pod\nspec:\n  secretName: {name}\n  passwordSecretRef:\n    token: {name}\n  existingSecret: {name}\n"
