@@ -5,9 +5,17 @@ use std::{fs, io::Write as _};
 use proptest::prelude::*;
 
 use super::{subjects::MAX_BYTES, *};
-use crate::line::samples;
+use crate::{
+    disk::{
+        Disk as _,
+        simulated::{Death, Fault, SimulatedDisk},
+    },
+    line::samples,
+};
 
 const STORE: &str = "s3://bucket/";
+/// On a simulated disk.
+const PATH: &str = "data/history.jsonl";
 const AT: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 
 fn in_store(store: &str) -> Basis {
@@ -511,4 +519,56 @@ fn writing_the_journal_anew_does_not_run_ahead_either() {
     let mut restarted = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut restarted, "a", "1"));
     assert_eq!(restarted.last(&subject("b")), None);
+}
+
+fn on_simulated(disk: &SimulatedDisk) -> History {
+    let disk: crate::disk::SharedDisk = Arc::new(disk.clone());
+    History::on_disk(&disk, Path::new(PATH), basis()).unwrap()
+}
+
+#[test]
+fn what_could_not_be_appended_leaves_no_older_line_to_be_believed() {
+    // Of the line that takes back what an earlier one says, as much fits.
+    for room in 0..300 {
+        let disk = SimulatedDisk::default();
+        let mut history = on_simulated(&disk);
+        note(&mut history, "a", "1");
+        note(&mut history, "b", "2");
+        save(&mut history);
+        let used = disk.open(Path::new(PATH)).unwrap().length().unwrap();
+        disk.set_capacity(Some(used + room));
+        history.object_lost(&subject("a"), last("1").fingerprint);
+        save(&mut history);
+        disk.set_capacity(None);
+        history.note_again(&subject("b"), "later".into(), AT);
+        save(&mut history);
+        drop(history);
+
+        disk.restart(Death::Killed);
+        let mut history = on_simulated(&disk);
+        assert!(!links(&mut history, "a", "1", AT), "room for {room} bytes");
+        // What is said once there is room again is kept.
+        let known = history.last(&subject("b")).unwrap();
+        assert_eq!(&*known.trace_id, "later", "room for {room} bytes");
+    }
+}
+
+#[test]
+fn a_journal_that_can_not_be_written_is_removed_and_tried_again() {
+    let disk = SimulatedDisk::default();
+    let mut history = on_simulated(&disk);
+    note(&mut history, "a", "1");
+    save(&mut history);
+    disk.fail_next(&[Fault::Rename]);
+    history.forget_stored_until(AT + Duration::from_secs(1));
+    assert_eq!(disk.file_names(), [""; 0]);
+    assert_eq!(history.bytes_on_disk(), 0);
+    note(&mut history, "b", "2");
+    save(&mut history);
+    drop(history);
+    disk.restart(Death::PowerFailure);
+    let mut history = on_simulated(&disk);
+    assert!(!links(&mut history, "a", "1", AT));
+    assert!(history.last(&subject("a")).is_some());
+    assert!(knows(&mut history, "b", "2"));
 }
