@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{subjects::MAX_BYTES, *};
 use crate::{
     disk::{
-        Disk as _,
+        Disk as _, disk_use,
         simulated::{Death, Fault, SimulatedDisk},
     },
     line::samples,
@@ -477,6 +477,30 @@ fn the_journal_stays_short() {
 }
 
 #[test]
+fn the_journal_stays_small() {
+    const DETAILS: usize = 512 * 1024;
+    let disk = SimulatedDisk::default();
+    let mut history = on_simulated(&disk);
+    let mut largest = 0;
+    for index in 0..64 {
+        let mut fields = vec![0; DETAILS];
+        fastrand::Rng::with_seed(index).fill(&mut fields);
+        let content = index.to_string();
+        history.note(&subject("a"), last(&content), &line("1"), fields);
+        save(&mut history);
+        let length = disk.open(Path::new(PATH)).unwrap().length().unwrap();
+        assert_eq!(history.bytes_on_disk(), disk_use(length));
+        largest = largest.max(length);
+    }
+    // All lines together would have 44 MiB; one has less than 1 MiB.
+    assert!(largest < 12 * 1024 * 1024, "{largest} bytes");
+    drop(history);
+    let mut history = on_simulated(&disk);
+    assert!(knows(&mut history, "a", "63"));
+    assert_eq!(history.fields(&subject("a")).len(), DETAILS);
+}
+
+#[test]
 fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
@@ -571,4 +595,77 @@ fn a_journal_that_can_not_be_written_is_removed_and_tried_again() {
     assert!(!links(&mut history, "a", "1", AT));
     assert!(history.last(&subject("a")).is_some());
     assert!(knows(&mut history, "b", "2"));
+}
+
+/// Data directories of earlier versions, with the last reconcile of each subject in them.
+const EARLIER: [(&str, &[(&str, &str)]); 2] = [
+    (
+        "v0.1",
+        &[(
+            "e343eeff-810a-4289-b8c1-3dcc956200e4",
+            "1cbf6e81-c881-1237-178d-e07b66014f67",
+        )],
+    ),
+    (
+        "v0.2-dev",
+        &[
+            (
+                "8731d9ea-0cc6-472d-a297-630a1437d383",
+                "b070cb79-35fe-574d-0e57-c55793d65d5b",
+            ),
+            (
+                "123706a0-e05b-4be5-9728-9266931d4736",
+                "f936c509-28a1-83f5-4803-f822eee0ffc8",
+            ),
+            (
+                "e343eeff-810a-4289-b8c1-3dcc956200e4",
+                "32721bd1-c8e2-bedc-70d2-270eefc4e57d",
+            ),
+        ],
+    ),
+];
+
+/// A copy of the history of an earlier version, and what it is true of.
+fn history_of(version: &str, path: &Path) -> Basis {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let journal = fixtures.join(version).join("data/history.jsonl");
+    let journal = fs::read_to_string(journal).unwrap();
+    fs::write(path, &journal).unwrap();
+    serde_json::from_str(journal.lines().next().unwrap()).unwrap()
+}
+
+#[test]
+fn what_earlier_versions_knew_is_believed() {
+    for (version, subjects) in EARLIER {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        let basis = history_of(version, &path);
+        let mut history = History::on_disk(&local_disk(), &path, basis).unwrap();
+        assert_eq!(history.subjects.len(), subjects.len(), "{version}");
+        for (name, trace_id) in subjects {
+            let last = history.last(&subject(name)).unwrap().clone();
+            assert_eq!(&*last.trace_id, *trace_id);
+            let object = last.object.unwrap();
+            assert!(object.bytes > 0 && object.stored_at.is_none(), "{object:?}");
+            let line = history.line(&subject(name)).unwrap();
+            assert_eq!(line.object.key, *object.key, "{version}");
+        }
+    }
+}
+
+#[test]
+fn what_other_rules_redacted_in_earlier_versions_is_forgotten() {
+    for (version, subjects) in EARLIER {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        // They did not say by which rules.
+        let Basis { store, redaction } = history_of(version, &path);
+        assert_eq!(redaction, "");
+        let mut history = History::on_disk(&local_disk(), &path, in_store(&store)).unwrap();
+        for (name, trace_id) in subjects {
+            let last = history.last(&subject(name)).unwrap();
+            assert_eq!((&*last.trace_id, &last.object), (*trace_id, &None));
+            assert_eq!(history.line(&subject(name)), None);
+        }
+    }
 }
