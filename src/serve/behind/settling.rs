@@ -187,10 +187,7 @@ impl Desk {
             });
             return;
         }
-        let may_come_again =
-            self.joined.remove(&parcel) || retries > 0 || self.behind.parcels.has_left();
-        // NOTE: what can't be read back, perhaps since the power failed, is stored if it comes again.
-        if may_come_again && state == PayloadState::Stored {
+        if self.joined.remove(&parcel) || retries > 0 || self.behind.parcels.has_left() {
             // Its records may be in the log still, or another parcel of it in the outbox, which
             // leads to the same line or, where the object knows nothing of a try before, to one of
             // the same revision.
