@@ -3,7 +3,9 @@
 //! Invariant: an item that fails delays only itself. It rests, longer each time, and the others
 //! pass. When many items fail in a row, or nothing has succeeded for a while, the other side is
 //! assumed to be away: then one item at a time is tried, after growing pauses, until one succeeds.
-//! From then on everything may be tried again. Pure: the caller says what time it is.
+//! From then on everything may be tried again. What the other side asks for with one item (to be
+//! left alone for a while) counts for that item only, if others succeeded since it first failed.
+//! Pure: the caller says what time it is.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -38,6 +40,7 @@ pub struct Retries<K> {
     row_number: u64,
     /// Nothing is tried before: the other side asked for it.
     quiet_until: Option<Instant>,
+    succeeded_at: Option<Instant>,
     is_in_a_hurry: bool,
 }
 
@@ -45,6 +48,8 @@ pub struct Retries<K> {
 struct Failed {
     tries: u32,
     since: Instant,
+    /// It is not tried before, even in an outage: the other side asked for it.
+    quiet_until: Option<Instant>,
     rests_until: Instant,
     /// The last row that it was a part of.
     row: u64,
@@ -73,6 +78,7 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
             row: None,
             row_number: 0,
             quiet_until: None,
+            succeeded_at: None,
             is_in_a_hurry: false,
         }
     }
@@ -105,8 +111,12 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
         };
         // NOTE: in an outage it doesn't matter whether the rest is over. It's not about the item.
         let is_due = move |(until, _): &&(Instant, K)| outage.is_some() || *until <= now;
-        let resting = self.resting.iter().take(count);
-        resting.take_while(is_due).map(|(_, key)| key)
+        let due = self.resting.iter().take_while(is_due).map(|(_, key)| key);
+        let is_quiet = move |key: &&K| {
+            let item = self.items.get(*key);
+            item.is_some_and(|item| item.quiet_until.is_some_and(|until| now < until))
+        };
+        due.filter(move |key| !is_quiet(key)).take(count)
     }
 
     /// The other side seems to be away, or nothing succeeded for a long time.
@@ -117,11 +127,12 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
     /// When [`Self::due`] or [`Self::may_try`] may have another answer than now.
     pub fn next_change(&self, now: Instant) -> Option<Instant> {
         let quiet = self.quiet_until.filter(|until| *until > now);
+        let rested = self.resting.first().map(|(until, _)| *until);
         let next = if let Some(row) = self.outage(now) {
-            [Some(row.retry_at), Some(row.fresh_at)]
+            [Some(row.retry_at), Some(row.fresh_at), rested]
         } else {
             let outage = self.row.as_ref().map(|row| row.since + self.outage_after());
-            [outage, self.resting.first().map(|(until, _)| *until)]
+            [outage, None, rested]
         };
         let next = next.into_iter().flatten().filter(|moment| *moment > now);
         quiet.or_else(|| next.min())
@@ -137,6 +148,7 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
     pub fn succeeded(&mut self, key: &K, now: Instant) {
         self.forget(key);
         self.quiet_until = None;
+        self.succeeded_at = Some(now);
         let was_outage = self.outage_by_time(now).is_some();
         if self.row.take().is_some() {
             self.row_number += 1;
@@ -151,7 +163,15 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
     /// for how long it wants to be left alone.
     pub fn failed(&mut self, key: &K, now: Instant, leave_alone: Option<Duration>) -> u32 {
         let quiet_until = leave_alone.map(|pause| now + pause);
-        self.quiet_until = self.quiet_until.max(quiet_until);
+        let others_pass = self
+            .succeeded_at
+            .zip(self.failing_since(key))
+            .is_some_and(|(at, since)| at > since);
+        if !others_pass {
+            self.quiet_until = self.quiet_until.max(quiet_until);
+        } else if let Some(item) = self.items.get_mut(key) {
+            item.quiet_until = quiet_until;
+        }
         let is_outage = self.outage(now).is_some();
         let tries = self.rest(key, now, u32::from(!is_outage));
 
@@ -191,6 +211,7 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
         let item = Failed {
             tries: 0,
             since,
+            quiet_until: None,
             rests_until: now,
             row: u64::MAX,
         };
@@ -257,6 +278,7 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
         let item = self.items.entry(key.clone()).or_insert(Failed {
             tries: 0,
             since: now,
+            quiet_until: None,
             rests_until: now,
             row: u64::MAX,
         });
@@ -266,7 +288,10 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
             self.backoff.longest.saturating_mul(LONGEST_REST)
         };
         self.resting.remove(&(item.rests_until, key.clone()));
-        item.rests_until = now + self.backoff.up_to(longest).pause(item.tries);
+        let rests_until = now + self.backoff.up_to(longest).pause(item.tries);
+        item.rests_until = item
+            .quiet_until
+            .map_or(rests_until, |quiet| quiet.max(rests_until));
         self.resting.insert((item.rests_until, key.clone()));
         item.tries = item.tries.saturating_add(counts);
         item.tries
@@ -275,8 +300,9 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
     fn end_rests(&mut self, now: Instant) {
         // NOTE: what is being tried rests again if it fails.
         for (rests_until, key) in std::mem::take(&mut self.resting) {
-            let ends = rests_until.min(now);
+            let mut ends = rests_until.min(now);
             if let Some(item) = self.items.get_mut(&key) {
+                ends = item.quiet_until.map_or(ends, |quiet| quiet.max(ends));
                 item.rests_until = ends;
             }
             self.resting.insert((ends, key));
@@ -408,6 +434,30 @@ mod tests {
             (next(&retries, 0, later), retries.may_try(0, later)),
             (Some(1), true)
         );
+    }
+
+    #[test]
+    fn an_item_is_left_alone_and_the_others_pass_if_they_did_before() {
+        let (mut retries, now) = retries();
+        retries.failed(&1, now, None);
+        retries.succeeded(&2, now + SECOND);
+        let asked = now + 2 * SECOND;
+        retries.failed(&1, asked, Some(300 * SECOND));
+        assert!(retries.may_try(7, asked));
+        // Nothing else is there to be sent, which looks like an outage.
+        let until = asked + 300 * SECOND;
+        for later in (0..300).map(|seconds| asked + seconds * SECOND) {
+            assert_eq!(next(&retries, 0, later), None);
+            assert!(retries.next_change(later).unwrap() <= until);
+        }
+        assert_eq!(next(&retries, 0, until), Some(1));
+
+        // Nor does the end of an outage have it tried earlier.
+        retries.begin(&1);
+        retries.failed(&1, until, Some(300 * SECOND));
+        retries.succeeded(&2, until + 60 * SECOND);
+        assert_eq!(next(&retries, 0, until + 299 * SECOND), None);
+        assert_eq!(next(&retries, 0, until + 300 * SECOND), Some(1));
     }
 
     #[test]

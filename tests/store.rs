@@ -254,6 +254,35 @@ async fn what_is_sent_with_an_object_is_left_out_where_the_store_refuses_it() {
 }
 
 #[tokio::test]
+async fn what_is_sent_with_a_large_object_is_left_out_where_the_store_refuses_it() {
+    for (refused, content_type) in [
+        ("x-amz-meta-", Some("application/json")),
+        ("content-type", None),
+    ] {
+        let server = S3Server::start().await;
+        let url = StoreUrl::parse(&S3Server::url("a/prefix")).unwrap();
+        let archive = Archive::open(&url, &server.variables(), Compression::Zstd).unwrap();
+        // In words that could mean anything.
+        server.set(Mood::RefusesHeader(refused));
+        for (id, are_known) in [("first", false), ("second", true)] {
+            let failures = server.failures();
+            let (key, mut left) = (key(id, at(1_000)), vec!["all of it"]);
+            let next = || Ok(left.pop().map(Bytes::from));
+            let put = archive
+                .put_parts(&key, &trace(id), Place::IfFree, next)
+                .await;
+            assert_eq!(put.unwrap(), Put::Stored, "{refused}");
+            assert_eq!(server.failures() == failures, are_known, "{refused}");
+            let attributes = stored_attributes(&server, key.as_str()).await;
+            let attribute = |name| attributes.get(&name).map(AsRef::as_ref);
+            assert_eq!(attribute(Attribute::ContentType), content_type, "{refused}");
+            let name = Attribute::Metadata(TRACE_ID_METADATA.into());
+            assert_eq!(attribute(name), None, "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_answer_that_could_mean_anything_costs_later_objects_nothing() {
     let server = S3Server::start().await;
     let url = StoreUrl::parse(&S3Server::url("a/prefix")).unwrap();

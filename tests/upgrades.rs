@@ -11,19 +11,23 @@ use std::{
 };
 
 use futures_util::TryStreamExt as _;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use spanplane::{
     archive::{Archive, Query},
     capture::step_of,
+    config::Telemetry,
     disk::LocalDisk,
     line::Line,
     outbox::{Quarantinable, Quarantine},
     reconcile::PayloadHash,
     record::{Record, RecordKind},
+    serve::Sidecar,
     time::Timestamp,
 };
-use support::{Home, capture, folder_archive, s3::S3Server, stop};
+use support::{Home, capture, folder_archive, otlp::OtlpServer, s3::S3Server, stop};
 
 fn fixture(version: &str, name: &str) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -102,12 +106,55 @@ async fn check(archive: &Archive, traces: usize) -> BTreeSet<String> {
     hashes
 }
 
+/// The ids of spans and of their traces.
+fn span_ids(requests: &[ExportTraceServiceRequest]) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
+    let resources = requests.iter().flat_map(|request| &request.resource_spans);
+    let scopes = resources.flat_map(|resource| &resource.scope_spans);
+    let spans = scopes.flat_map(|scope| &scope.spans);
+    spans
+        .map(|span| (span.trace_id.clone(), span.span_id.clone()))
+        .collect()
+}
+
+/// The ids of the spans that wait in a data directory, or in its quarantine to be sent again.
+fn waiting_spans(data_dir: &Path) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
+    let folders = ["outbox/traces", "quarantine/retry"];
+    let folders = folders.map(|folder| fs::read_dir(data_dir.join(folder)));
+    let batches = folders.into_iter().flatten().flatten();
+    let batches = batches.map(|batch| batch.unwrap().path());
+    let batches = batches.filter(|path| path.to_str().unwrap().ends_with(".otlp.zst"));
+    let batches = batches.map(|path| {
+        let packed = fs::read(path).unwrap();
+        let request = zstd::decode_all(&packed[..]).unwrap();
+        ExportTraceServiceRequest::decode(&request[..]).unwrap()
+    });
+    span_ids(&batches.collect::<Vec<_>>())
+}
+
+/// Runs a sidecar on the data directory of a home until nothing is left to be done, and checks that
+/// the collector got every span that waited there; returns what the sidecar counted.
+async fn finish(home: &Home) -> String {
+    let waiting = waiting_spans(&home.data_dir());
+    assert!(waiting.len() > 10, "{}", waiting.len());
+    let collector = OtlpServer::start_grpc().await;
+    let mut settings = home.settings(&[]);
+    settings.telemetry = Telemetry::from_variables(&|name: &str| match name {
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(collector.url().to_owned()),
+        "OTEL_EXPORTER_OTLP_PROTOCOL" => Some("grpc".to_owned()),
+        _ => None,
+    });
+    let metrics = stop(Sidecar::start(settings).await.unwrap()).await;
+    let missing = &waiting - &span_ids(&collector.received());
+    assert!(missing.is_empty(), "{missing:?}");
+    metrics
+}
+
 #[tokio::test]
 async fn a_data_directory_of_version_0_1_is_finished() {
     let server = S3Server::start().await;
     let home = Home::with_s3(&server);
     copy(&fixture("v0.1", "data"), &home.data_dir());
-    let metrics = stop(home.start(&[]).await).await;
+    let metrics = finish(&home).await;
     let (payloads, traces) = contents(&["requirements", "operation"]);
     let stored = check(&home.archive(), traces).await;
     assert_eq!(stored, payloads, "{metrics}");
@@ -125,7 +172,7 @@ async fn a_data_directory_of_version_0_2_dev_is_finished() {
     let server = S3Server::start().await;
     let home = Home::with_s3(&server);
     copy(&fixture("v0.2-dev", "data"), &home.data_dir());
-    let metrics = stop(home.start(&[]).await).await;
+    let metrics = finish(&home).await;
     let (mut payloads, traces) = contents(&["requirements", "operation"]);
     // What is in quarantine stays there.
     let quarantine = home.data_dir().join("quarantine");

@@ -4,7 +4,13 @@
 
 mod support;
 
-use std::{collections::BTreeMap, fs, io::Write as _, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use spanplane::{
     archive::StandingNote,
@@ -16,7 +22,7 @@ use spanplane::{
     time::Timestamp,
 };
 use support::{
-    Home, PATIENCE, assert_all_payloads_stored, counted, get, message, message_at,
+    Home, PATIENCE, assert_all_payloads_stored, counted, fill_spool, get, message, message_at,
     s3::{Mood, S3Server},
     stop, until,
 };
@@ -509,6 +515,54 @@ async fn a_part_that_can_not_be_joined_is_counted_and_shown_and_joined_in_the_en
     stop(sidecar).await;
     records.push(late);
     assert_all_payloads_stored(&records, &home.documents().await);
+}
+
+#[tokio::test]
+async fn an_object_that_the_loss_of_power_damaged_is_made_again_from_its_messages() {
+    let server = S3Server::start().await;
+    let home = Home::with_s3(&server);
+    let records = reconciles("t", 4);
+    fill_spool(&home.data_dir(), &records).await;
+    let spool: Vec<_> = files_in(&home.data_dir().join("spool"));
+    server.set(Mood::Unavailable);
+    let sidecar = home.start(&["--shutdown-timeout=10ms"]).await;
+    let objects = home.data_dir().join("outbox/objects");
+    let parcels = || -> Vec<_> {
+        let files = files_in(&objects).into_iter();
+        let is_parcel =
+            |(path, _): &(PathBuf, _)| path.extension().is_some_and(|it| it == "parcel");
+        files.filter(is_parcel).collect()
+    };
+    until("all objects wait", || parcels().len() == 4).await;
+    drop(sidecar.run_until(std::future::ready(())).await);
+
+    // As if the power had failed before anything but the objects and the messages was synced.
+    std::fs::remove_dir_all(home.data_dir().join("spool")).unwrap();
+    std::fs::remove_dir_all(home.data_dir().join("outbox/index")).unwrap();
+    std::fs::remove_file(home.data_dir().join("history.jsonl")).unwrap();
+    std::fs::create_dir(home.data_dir().join("spool")).unwrap();
+    for (path, content) in spool {
+        std::fs::write(path, content).unwrap();
+    }
+    for (path, mut content) in parcels() {
+        content[..16].fill(0);
+        std::fs::write(path, content).unwrap();
+    }
+    server.set(Mood::Works);
+    home.play(&[], &[]).await;
+    assert_all_payloads_stored(&records, &home.documents().await);
+    let states = states(&server);
+    assert_eq!(states.len(), 4);
+    assert!(states.values().all(|state| state == "stored"), "{states:?}");
+}
+
+/// The files in a folder, with what is in them.
+fn files_in(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    // Some may go meanwhile.
+    let read = |path: PathBuf| Some((path.clone(), std::fs::read(path).ok()?));
+    paths.filter_map(read).collect()
 }
 
 #[tokio::test]

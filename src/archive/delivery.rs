@@ -102,7 +102,8 @@ pub(super) async fn deliver(
         shipment,
         key,
         trace_id,
-        body: StoredFile::new(parcel.body(), parcel.body_bytes, compression),
+        body: StoredFile::new(parcel.body(), parcel.body_bytes, compression)
+            .with_crc32(parcel.body_crc32),
         label: parcel.label,
         unjoinable: Vec::new(),
         leftovers: Vec::new(),

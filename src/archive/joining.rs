@@ -50,6 +50,9 @@ pub(super) struct StoredFile {
     file: FileReader,
     pub(super) bytes: u64,
     compression: Compression,
+    /// What all of it should have, if that is known, and what has been read of it so far.
+    crc32: Option<u32>,
+    read: crc32fast::Hasher,
     /// The disk could not read it, which says nothing about the document.
     has_failed: Arc<AtomicBool>,
 }
@@ -60,13 +63,21 @@ impl StoredFile {
             file,
             bytes,
             compression,
+            crc32: None,
+            read: crc32fast::Hasher::new(),
             has_failed: Arc::default(),
         }
+    }
+
+    /// Reading it in parts fails at its end if it has another CRC-32.
+    pub(super) fn with_crc32(self, crc32: Option<u32>) -> Self {
+        Self { crc32, ..self }
     }
 
     /// Back to the beginning.
     pub(super) fn rewind(&mut self) {
         self.file.seek_to(0);
+        self.read.reset();
     }
 
     /// The next bytes, as many as asked for unless it ends before.
@@ -77,6 +88,15 @@ impl StoredFile {
         (&mut self.file).take(wanted).read_to_end(&mut part)?;
         if part.len() as u64 != wanted {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.read.update(&part);
+        let is_end = wanted == rest;
+        let is_damaged = |crc32| crc32 != self.read.clone().finalize();
+        if is_end && self.crc32.is_some_and(is_damaged) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the object is damaged",
+            ));
         }
         Ok(part)
     }
@@ -225,5 +245,39 @@ impl Write for Draft<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::{Disk as _, simulated::SimulatedDisk};
+
+    #[test]
+    fn a_file_that_is_not_what_was_written_is_not_read_to_its_end() {
+        let disk = SimulatedDisk::default();
+        let file = disk.create(Path::new("parcel")).unwrap();
+        FileWriter(Arc::clone(&file))
+            .write_all(b"body and label")
+            .unwrap();
+        let stored = |crc32| {
+            let file = FileReader::new(Arc::clone(&file));
+            StoredFile::new(file, 4, Compression::None).with_crc32(crc32)
+        };
+        for crc32 in [None, Some(crc32fast::hash(b"body"))] {
+            let mut stored = stored(crc32);
+            for _ in 0..2 {
+                stored.rewind();
+                assert_eq!(stored.next_part(3).unwrap(), b"bod");
+                assert_eq!(stored.next_part(3).unwrap(), b"y");
+                assert_eq!(stored.next_part(3).unwrap(), b"");
+            }
+        }
+        let mut other = stored(Some(crc32fast::hash(b"bode")));
+        assert_eq!(other.next_part(3).unwrap(), b"bod");
+        let error = other.next_part(3).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -12,6 +12,7 @@ mod joining;
 mod keys;
 mod local;
 mod object;
+mod parts;
 mod prune;
 mod reading;
 mod replacing;

@@ -14,8 +14,8 @@ use std::{
 
 use bytes::Bytes;
 use object_store::{
-    Attribute, Attributes, Error, ObjectStore as _, ObjectStoreExt as _, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload, path::Path,
+    Attribute, Attributes, Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions,
+    PutPayload, path::Path,
 };
 use tokio::sync::watch;
 
@@ -23,6 +23,7 @@ use super::{
     Archive, Compression, FailureNote, Key, PartsError, Place, Put, Standing, StoreError,
     UploadError,
     failure::{is_about_attributes, knows_no_conditions, may_be_about_attributes},
+    parts::Suspects,
 };
 use crate::{causes::with_causes, reconcile::TraceId};
 
@@ -75,7 +76,7 @@ impl Abilities {
 
 /// How much is sent with an object.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-enum Extent {
+pub(super) enum Extent {
     #[default]
     Everything,
     /// No metadata of our own.
@@ -84,12 +85,13 @@ enum Extent {
 }
 
 impl Extent {
-    const ALL: [Self; 3] = [Self::Everything, Self::Headers, Self::Nothing];
+    pub(super) const ALL: [Self; 3] = [Self::Everything, Self::Headers, Self::Nothing];
 }
 
 /// How much the store takes with an object.
 #[derive(Debug, Default)]
-struct Taken {
+pub(super) struct Taken {
+    pub(super) suspects: Suspects,
     /// And since when.
     limit: Option<(Extent, Instant)>,
     /// What the log says.
@@ -302,16 +304,7 @@ impl Archive {
         place: &Place,
         mut next_part: impl FnMut() -> io::Result<Option<Bytes>> + Send,
     ) -> Result<Put, PartsError> {
-        let extent = self.extent();
-        let options = PutMultipartOptions {
-            attributes: self.attributes(about, extent),
-            ..PutMultipartOptions::default()
-        };
-        let begun = self.store.client.put_multipart_opts(location, options);
-        let mut upload = begun
-            .await
-            .inspect_err(|error| self.send_less_next_time(extent, error))
-            .map_err(StoreError::of_write)?;
+        let (extent, mut upload) = self.begin_parts(location, about).await?;
         let outcome = loop {
             match next_part() {
                 Ok(Some(part)) => {
@@ -321,9 +314,12 @@ impl Archive {
                 }
                 // NOTE: Azure is told about the object only now.
                 Ok(None) => match self.complete(location, place, upload.as_mut()).await {
-                    Ok(put) => break Ok(put),
+                    Ok(put) => {
+                        self.parts_stored(location);
+                        break Ok(put);
+                    }
                     Err(error) => {
-                        self.send_less_next_time(extent, &error);
+                        self.parts_failed(location, about, extent, &error);
                         break Err(StoreError::of_write(error).into());
                     }
                 },
@@ -436,7 +432,7 @@ impl Archive {
         put.await.map(drop)
     }
 
-    fn attributes(&self, about: &About, extent: Extent) -> Attributes {
+    pub(super) fn attributes(&self, about: &About, extent: Extent) -> Attributes {
         // Files hold no Content-Type.
         let extent = if self.store.is_local {
             Extent::Nothing
@@ -446,17 +442,17 @@ impl Archive {
         about.attributes(extent)
     }
 
-    fn extent(&self) -> Extent {
+    pub(super) fn extent(&self) -> Extent {
         self.with_taken(|taken| taken.extent(Instant::now()))
     }
 
-    fn with_taken<T>(&self, work: impl FnOnce(&mut Taken) -> T) -> T {
+    pub(super) fn with_taken<T>(&self, work: impl FnOnce(&mut Taken) -> T) -> T {
         let taken = self.abilities.taken.lock();
         work(&mut taken.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The store takes no more than this with an object.
-    fn send_less(&self, extent: Extent, error: &Error) {
+    pub(super) fn send_less(&self, extent: Extent, error: &Error) {
         if self.with_taken(|taken| taken.lower(extent, Instant::now())) {
             let left_out = match extent {
                 Extent::Nothing => "their content type and metadata",
@@ -467,14 +463,6 @@ impl Archive {
                 "the store refuses what is sent with objects; they are stored without {left_out}, \
                  and it is asked again every hour"
             );
-        }
-    }
-
-    /// Those that are sent in parts can only be sent again from their beginning.
-    fn send_less_next_time(&self, extent: Extent, error: &Error) {
-        let next = Extent::ALL.into_iter().find(|fewer| *fewer > extent);
-        if let Some(next) = next.filter(|_| is_about_attributes(error)) {
-            self.send_less(next, error);
         }
     }
 

@@ -35,6 +35,9 @@ const PATIENCE: u32 = 3;
 const LATELY: Duration = Duration::from_mins(5);
 /// A batch that failed this often while others passed is split.
 const SPLIT_AFTER: u32 = 3;
+/// Whatever the answer was: a span may also be what a collector is unavailable or too busy for.
+/// Under a limit on the rate, batches fail a few times while others pass.
+const SPLIT_ANYWAY_AFTER: u32 = 6;
 /// One that failed this often is split even if none passed: it may be too large for something in
 /// between.
 const SPLIT_LARGE_AFTER: u32 = 10;
@@ -258,14 +261,14 @@ impl SpanSender {
             .taken_at
             .zip(since)
             .is_some_and(|(at, since)| at > since);
-        let is_due = if others_pass {
-            tries >= SPLIT_AFTER
-        } else {
-            tries >= SPLIT_LARGE_AFTER && spans.body.len() > LARGE_BYTES
+        let may_be_about_spans = failure.trouble.course() == Course::TryForAWhile;
+        let is_due = match (others_pass, may_be_about_spans) {
+            (true, true) => tries >= SPLIT_AFTER,
+            (true, false) => tries >= SPLIT_ANYWAY_AFTER,
+            (false, true) => tries >= SPLIT_LARGE_AFTER && spans.body.len() > LARGE_BYTES,
+            (false, false) => false,
         };
-        let may_split = failure.trouble.course() == Course::TryForAWhile
-            && is_due
-            && self.retries.len() < MOST_FAILING;
+        let may_split = is_due && self.retries.len() < MOST_FAILING;
         let Some(halves) = may_split.then(|| halves(spans)).flatten() else {
             return Ok(());
         };

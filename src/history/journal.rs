@@ -10,7 +10,8 @@
 //! says what was redacted: objects and details that were made by other rules are forgotten. Without
 //! `line` and `fields` the details of the line before stay as they are; empty ones forget them.
 //! Invariant: a line that is torn, unreadable or longer than any that is written says nothing, and
-//! one line is in memory at a time; the file as a whole is replaced by rename.
+//! one line is in memory at a time; the file as a whole is replaced by rename. A line that can't be
+//! appended may take back what an earlier one says, so the file is then written anew or removed.
 
 use std::{
     borrow::Cow,
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Details, Last, LastObject};
 use crate::{
-    disk::{Disk, DiskFile, FileReader, FileWriter, SharedDisk, remove_if_there},
+    disk::{Disk, DiskFile, FileReader, FileWriter, SharedDisk, disk_use, remove_if_there},
     fingerprint::Fingerprint,
     pace::breathe,
     reconcile::SubjectIdentity,
@@ -34,6 +35,11 @@ use crate::{
 const VERSION: u32 = 2;
 /// Lines that say nothing new are dropped once there are this many more than subjects.
 const STALE_LINES: usize = 4096;
+/// Or once they take this much more than twice what all lines took when the file was last written:
+/// details can be large.
+const STALE_BYTES: u64 = 8 * 1024 * 1024;
+/// Saves, one per second at most, between two attempts to write a journal that can't be written.
+const MOST_RESTS: u32 = 64;
 /// Far more than details of the largest size take in base64.
 const MAX_LINE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -141,7 +147,7 @@ impl JournalLine {
         })
     }
 
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write(&self, out: &mut impl Write) -> io::Result<u64> {
         let Last {
             trace_id,
             previous,
@@ -229,8 +235,22 @@ pub(super) struct Journal {
     disk: SharedDisk,
     path: PathBuf,
     basis: Basis,
+    written: Written,
+    /// It says all that is known: nothing is appended to one that does not.
+    is_current: bool,
+    /// Saves that pass before it is written again, and how many do after the next failure.
+    rests: u32,
+    next_rests: u32,
+}
+
+/// A journal that was written as a whole, with what was appended since.
+#[derive(Debug)]
+struct Written {
     file: Arc<dyn DiskFile>,
     lines: usize,
+    bytes: u64,
+    /// As long as nothing was appended.
+    bytes_at_first: u64,
 }
 
 impl Journal {
@@ -241,52 +261,147 @@ impl Journal {
         basis: Basis,
         lines: impl Iterator<Item = JournalLine>,
     ) -> io::Result<Self> {
-        let fresh = path.with_extension("new");
-        remove_if_there(disk.as_ref(), &fresh)?;
-        let mut out = BufWriter::new(FileWriter(disk.create(&fresh)?));
-        let heading = Heading { v: VERSION, basis };
-        write_line(&mut out, &heading)?;
-        let mut written = 0;
-        for line in lines {
-            line.write(&mut out)?;
-            written += 1;
-            breathe();
-        }
-        let FileWriter(file) = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync()?;
-        disk.rename(&fresh, &path)?;
+        let written = Written::replace(disk.as_ref(), &path, &basis, lines)?;
         Ok(Self {
             disk,
             path,
-            basis: heading.basis,
-            file,
-            lines: written,
+            basis,
+            written,
+            is_current: true,
+            rests: 0,
+            next_rests: 0,
         })
     }
 
-    /// The same with other lines. If that fails there is none any more.
-    pub(super) fn rewrite(self, lines: impl Iterator<Item = JournalLine>) -> io::Result<Self> {
-        Self::write(Arc::clone(&self.disk), self.path.clone(), self.basis, lines)
-            .inspect_err(|_| drop(self.disk.remove(&self.path)))
+    /// The same with other lines. If that fails there is none any more, until the next time.
+    pub(super) fn rewrite(&mut self, lines: impl Iterator<Item = JournalLine>) -> io::Result<()> {
+        match Written::replace(self.disk.as_ref(), &self.path, &self.basis, lines) {
+            Ok(written) => {
+                self.written = written;
+                self.is_current = true;
+                self.next_rests = 0;
+                Ok(())
+            }
+            Err(error) => {
+                self.is_current = false;
+                self.rests = self.next_rests;
+                self.next_rests = (2 * self.next_rests).clamp(1, MOST_RESTS);
+                self.remove();
+                Err(error)
+            }
+        }
     }
 
+    /// Fails if a part of the lines may be missing: then the journal has to be written anew.
     pub(super) fn append(&mut self, lines: impl Iterator<Item = JournalLine>) -> io::Result<()> {
+        if !self.is_current {
+            return Ok(());
+        }
+        let appended = self.written.append(lines);
+        self.is_current = appended.is_ok();
+        appended
+    }
+
+    /// Whether it is time to write it anew: most of it says nothing new, or it is not current.
+    pub(super) fn is_due(&mut self, subjects: usize) -> bool {
+        if self.is_current {
+            return self.written.is_stale(subjects);
+        }
+        let is_due = self.rests == 0;
+        self.rests = self.rests.saturating_sub(1);
+        is_due
+    }
+
+    /// What it takes on disk.
+    pub(super) fn bytes(&self) -> u64 {
+        if self.is_current {
+            disk_use(self.written.bytes)
+        } else {
+            0
+        }
+    }
+
+    /// Has nobody believe it.
+    fn remove(&self) {
+        let removed = remove_if_there(self.disk.as_ref(), &self.path);
+        let emptied = removed.or_else(|_| self.written.file.truncate(0));
+        let synced = self
+            .path
+            .parent()
+            .map(|folder| self.disk.sync_folder(folder));
+        if let Err(error) = emptied.and(synced.unwrap_or(Ok(()))) {
+            tracing::debug!(%error, "cannot remove the history");
+        }
+    }
+}
+
+impl Written {
+    fn replace(
+        disk: &dyn Disk,
+        path: &Path,
+        basis: &Basis,
+        lines: impl Iterator<Item = JournalLine>,
+    ) -> io::Result<Self> {
+        let fresh = path.with_extension("new");
+        remove_if_there(disk, &fresh)?;
+        let replaced = Self::create(disk, &fresh, basis, lines).and_then(|written| {
+            disk.rename(&fresh, path)?;
+            // NOTE: the loss of power must not bring back what said more.
+            path.parent()
+                .map_or(Ok(()), |folder| disk.sync_folder(folder))?;
+            Ok(written)
+        });
+        replaced.inspect_err(|_| drop(remove_if_there(disk, &fresh)))
+    }
+
+    fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        basis: &Basis,
+        lines: impl Iterator<Item = JournalLine>,
+    ) -> io::Result<Self> {
+        let file = disk.create(path)?;
+        let mut out = BufWriter::new(FileWriter(Arc::clone(&file)));
+        let heading = Heading {
+            v: VERSION,
+            basis: basis.clone(),
+        };
+        let mut bytes = write_line(&mut out, &heading)?;
+        let mut written = 0;
+        for line in lines {
+            bytes += line.write(&mut out)?;
+            written += 1;
+            breathe();
+        }
+        out.flush()?;
+        file.sync()?;
+        Ok(Self {
+            file,
+            lines: written,
+            bytes,
+            bytes_at_first: bytes,
+        })
+    }
+
+    fn append(&mut self, lines: impl Iterator<Item = JournalLine>) -> io::Result<()> {
         let mut out = BufWriter::new(FileWriter(Arc::clone(&self.file)));
         for line in lines {
-            line.write(&mut out)?;
+            self.bytes += line.write(&mut out)?;
             self.lines += 1;
         }
         out.flush()
     }
 
     /// Whether most of it says nothing new.
-    pub(super) fn is_stale(&self, subjects: usize) -> bool {
-        self.lines > subjects + STALE_LINES
+    fn is_stale(&self, subjects: usize) -> bool {
+        self.lines > subjects + STALE_LINES || self.bytes > 2 * self.bytes_at_first + STALE_BYTES
     }
 }
 
-fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+/// Returns how many bytes it took.
+fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<u64> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
-    out.write_all(&bytes)
+    out.write_all(&bytes)?;
+    Ok(bytes.len() as u64)
 }

@@ -278,16 +278,7 @@ impl History {
         for unsaved in &mut self.unsaved {
             unsaved.line.forget_stored(goes);
         }
-        let Some(journal) = self.journal.take() else {
-            return;
-        };
-        // NOTE: a journal that can't be written anew may claim what is gone: better none at all.
-        match journal.rewrite(self.all_lines()) {
-            Ok(rewritten) => self.journal = Some(rewritten),
-            Err(error) => {
-                tracing::warn!(%error, "cannot note what was removed; a restart will store more");
-            }
-        }
+        self.rewrite();
     }
 
     /// Whether [`Self::save`] would save something.
@@ -302,25 +293,32 @@ impl History {
         let is_done = |unsaved: &mut Unsaved| unsaved.ticket <= done_until;
         let done: Vec<_> = self.unsaved.extract_if(.., is_done).collect();
         self.unsaved_bytes = self.unsaved.iter().map(Unsaved::detail_bytes).sum();
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        if let Err(error) = journal.append(done.into_iter().map(|unsaved| unsaved.line)) {
+            tracing::debug!(%error, "cannot append to the history; it is written anew");
+        }
+        if journal.is_due(self.subjects.len()) {
+            self.rewrite();
+        }
+    }
+
+    /// What the journal takes on disk.
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.journal.as_ref().map_or(0, Journal::bytes)
+    }
+
+    fn rewrite(&mut self) {
         let Some(mut journal) = self.journal.take() else {
             return;
         };
-        let mut saved = journal.append(done.into_iter().map(|unsaved| unsaved.line));
-        if saved.is_ok() && journal.is_stale(self.subjects.len()) {
-            saved = match journal.rewrite(self.all_lines()) {
-                Ok(rewritten) => {
-                    self.journal = Some(rewritten);
-                    return;
-                }
-                Err(error) => Err(error),
-            };
-            // What could not be written anew is gone.
-            tracing::debug!(error = ?saved.err(), "cannot keep the history; it ends here");
-            return;
-        }
-        if let Err(error) = saved {
-            // Costs an object more after a restart.
-            tracing::debug!(%error, "cannot note what was stored");
+        // NOTE: a journal that can't be written anew may claim what is gone: it is removed.
+        if let Err(error) = journal.rewrite(self.all_lines()) {
+            tracing::warn!(
+                %error,
+                "cannot write the history; a restart before that works will store more than needed"
+            );
         }
         self.journal = Some(journal);
     }

@@ -5,9 +5,17 @@ use std::{fs, io::Write as _};
 use proptest::prelude::*;
 
 use super::{subjects::MAX_BYTES, *};
-use crate::line::samples;
+use crate::{
+    disk::{
+        Disk as _, disk_use,
+        simulated::{Death, Fault, SimulatedDisk},
+    },
+    line::samples,
+};
 
 const STORE: &str = "s3://bucket/";
+/// On a simulated disk.
+const PATH: &str = "data/history.jsonl";
 const AT: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 
 fn in_store(store: &str) -> Basis {
@@ -469,6 +477,30 @@ fn the_journal_stays_short() {
 }
 
 #[test]
+fn the_journal_stays_small() {
+    const DETAILS: usize = 512 * 1024;
+    let disk = SimulatedDisk::default();
+    let mut history = on_simulated(&disk);
+    let mut largest = 0;
+    for index in 0..64 {
+        let mut fields = vec![0; DETAILS];
+        fastrand::Rng::with_seed(index).fill(&mut fields);
+        let content = index.to_string();
+        history.note(&subject("a"), last(&content), &line("1"), fields);
+        save(&mut history);
+        let length = disk.open(Path::new(PATH)).unwrap().length().unwrap();
+        assert_eq!(history.bytes_on_disk(), disk_use(length));
+        largest = largest.max(length);
+    }
+    // All lines together would have 44 MiB; one has less than 1 MiB.
+    assert!(largest < 12 * 1024 * 1024, "{largest} bytes");
+    drop(history);
+    let mut history = on_simulated(&disk);
+    assert!(knows(&mut history, "a", "63"));
+    assert_eq!(history.fields(&subject("a")).len(), DETAILS);
+}
+
+#[test]
 fn a_restart_finds_what_came_before_the_first_that_is_not_done_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.jsonl");
@@ -511,4 +543,129 @@ fn writing_the_journal_anew_does_not_run_ahead_either() {
     let mut restarted = History::on_disk(&local_disk(), &path, basis()).unwrap();
     assert!(knows(&mut restarted, "a", "1"));
     assert_eq!(restarted.last(&subject("b")), None);
+}
+
+fn on_simulated(disk: &SimulatedDisk) -> History {
+    let disk: crate::disk::SharedDisk = Arc::new(disk.clone());
+    History::on_disk(&disk, Path::new(PATH), basis()).unwrap()
+}
+
+#[test]
+fn what_could_not_be_appended_leaves_no_older_line_to_be_believed() {
+    // Of the line that takes back what an earlier one says, as much fits.
+    for room in 0..300 {
+        let disk = SimulatedDisk::default();
+        let mut history = on_simulated(&disk);
+        note(&mut history, "a", "1");
+        note(&mut history, "b", "2");
+        save(&mut history);
+        let used = disk.open(Path::new(PATH)).unwrap().length().unwrap();
+        disk.set_capacity(Some(used + room));
+        history.object_lost(&subject("a"), last("1").fingerprint);
+        save(&mut history);
+        disk.set_capacity(None);
+        history.note_again(&subject("b"), "later".into(), AT);
+        save(&mut history);
+        drop(history);
+
+        disk.restart(Death::Killed);
+        let mut history = on_simulated(&disk);
+        assert!(!links(&mut history, "a", "1", AT), "room for {room} bytes");
+        // What is said once there is room again is kept.
+        let known = history.last(&subject("b")).unwrap();
+        assert_eq!(&*known.trace_id, "later", "room for {room} bytes");
+    }
+}
+
+#[test]
+fn a_journal_that_can_not_be_written_is_removed_and_tried_again() {
+    let disk = SimulatedDisk::default();
+    let mut history = on_simulated(&disk);
+    note(&mut history, "a", "1");
+    save(&mut history);
+    disk.fail_next(&[Fault::Rename]);
+    history.forget_stored_until(AT + Duration::from_secs(1));
+    assert_eq!(disk.file_names(), [""; 0]);
+    assert_eq!(history.bytes_on_disk(), 0);
+    note(&mut history, "b", "2");
+    save(&mut history);
+    drop(history);
+    disk.restart(Death::PowerFailure);
+    let mut history = on_simulated(&disk);
+    assert!(!links(&mut history, "a", "1", AT));
+    assert!(history.last(&subject("a")).is_some());
+    assert!(knows(&mut history, "b", "2"));
+}
+
+/// Data directories of earlier versions, with the last reconcile of each subject in them.
+const EARLIER: [(&str, &[(&str, &str)]); 2] = [
+    (
+        "v0.1",
+        &[(
+            "e343eeff-810a-4289-b8c1-3dcc956200e4",
+            "1cbf6e81-c881-1237-178d-e07b66014f67",
+        )],
+    ),
+    (
+        "v0.2-dev",
+        &[
+            (
+                "8731d9ea-0cc6-472d-a297-630a1437d383",
+                "b070cb79-35fe-574d-0e57-c55793d65d5b",
+            ),
+            (
+                "123706a0-e05b-4be5-9728-9266931d4736",
+                "f936c509-28a1-83f5-4803-f822eee0ffc8",
+            ),
+            (
+                "e343eeff-810a-4289-b8c1-3dcc956200e4",
+                "32721bd1-c8e2-bedc-70d2-270eefc4e57d",
+            ),
+        ],
+    ),
+];
+
+/// A copy of the history of an earlier version, and what it is true of.
+fn history_of(version: &str, path: &Path) -> Basis {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let journal = fixtures.join(version).join("data/history.jsonl");
+    let journal = fs::read_to_string(journal).unwrap();
+    fs::write(path, &journal).unwrap();
+    serde_json::from_str(journal.lines().next().unwrap()).unwrap()
+}
+
+#[test]
+fn what_earlier_versions_knew_is_believed() {
+    for (version, subjects) in EARLIER {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        let basis = history_of(version, &path);
+        let mut history = History::on_disk(&local_disk(), &path, basis).unwrap();
+        assert_eq!(history.subjects.len(), subjects.len(), "{version}");
+        for (name, trace_id) in subjects {
+            let last = history.last(&subject(name)).unwrap().clone();
+            assert_eq!(&*last.trace_id, *trace_id);
+            let object = last.object.unwrap();
+            assert!(object.bytes > 0 && object.stored_at.is_none(), "{object:?}");
+            let line = history.line(&subject(name)).unwrap();
+            assert_eq!(line.object.key, *object.key, "{version}");
+        }
+    }
+}
+
+#[test]
+fn what_other_rules_redacted_in_earlier_versions_is_forgotten() {
+    for (version, subjects) in EARLIER {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        // They did not say by which rules.
+        let Basis { store, redaction } = history_of(version, &path);
+        assert_eq!(redaction, "");
+        let mut history = History::on_disk(&local_disk(), &path, in_store(&store)).unwrap();
+        for (name, trace_id) in subjects {
+            let last = history.last(&subject(name)).unwrap();
+            assert_eq!((&*last.trace_id, &last.object), (*trace_id, &None));
+            assert_eq!(history.line(&subject(name)), None);
+        }
+    }
 }

@@ -5,8 +5,11 @@
 //! ```
 //!
 //! The label is compressed JSON and says where the body goes and what is to be noted once it is
-//! there. It comes last since it is known last. Numbers are little-endian, of four bytes each.
-//! Invariant: a file with a label that can be read holds the whole body.
+//! there. It comes last since it is known last; so is the CRC-32 of the body, which is in it too.
+//! Numbers are little-endian, of four bytes each. Invariant: a file with a label that can be read
+//! holds the whole body, as long as the power does not fail before the file is synced: what an
+//! earlier process may not have synced is believed only if the body agrees with its CRC-32. Parcels
+//! of version 0.1 have none.
 
 use std::{
     io::{self, BufWriter, Read as _, Write},
@@ -21,6 +24,7 @@ use crate::{
     disk::{Disk, DiskFile, FileReader, FileWriter, SharedDisk, remove_if_there},
     fingerprint::Fingerprint,
     line::Line,
+    pace::breathe,
     pack::{pack, unpack},
     reconcile::Subject,
 };
@@ -29,6 +33,8 @@ const MAGIC: &[u8; 8] = b"SPPARCL1";
 const TRAILER_BYTES: u64 = 16;
 /// Decompressed; far more than a line takes.
 const MAX_LABEL_BYTES: usize = 16 * 1024 * 1024;
+/// Checked at a time: well under a millisecond.
+const SLICE_BYTES: u64 = 128 * 1024;
 
 /// Where a parcel goes, and what to note once it is there.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -45,12 +51,28 @@ pub struct Label {
     pub beginning: Option<Box<Line>>,
 }
 
+/// A label as it is written.
+#[derive(Debug, Serialize)]
+struct Sealed<'l> {
+    #[serde(flatten)]
+    label: &'l Label,
+    body_crc32: u32,
+}
+
+/// What a label says about the body.
+#[derive(Debug, Deserialize)]
+struct BodyNote {
+    #[serde(default)]
+    body_crc32: Option<u32>,
+}
+
 /// A parcel that is being packed.
 #[derive(Debug)]
 pub struct ParcelWriter {
     out: BufWriter<FileWriter>,
     unsealed: Unsealed,
     bytes: u64,
+    crc: crc32fast::Hasher,
 }
 
 /// A file that goes if it never becomes a parcel, so that it does not take the room that something
@@ -80,6 +102,7 @@ impl ParcelWriter {
                 path,
             },
             bytes: 0,
+            crc: crc32fast::Hasher::new(),
         })
     }
 
@@ -93,7 +116,11 @@ impl ParcelWriter {
         label: &Label,
         path: &Path,
     ) -> io::Result<(Arc<dyn DiskFile>, u64)> {
-        let label = pack(&serde_json::to_vec(label)?)?;
+        let label = Sealed {
+            label,
+            body_crc32: self.crc.clone().finalize(),
+        };
+        let label = pack(&serde_json::to_vec(&label)?)?;
         let length = u32::try_from(label.len()).map_err(io::Error::other)?;
         self.write_all(&label)?;
         self.write_all(&length.to_le_bytes())?;
@@ -112,6 +139,7 @@ impl ParcelWriter {
 impl Write for ParcelWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.out.write_all(bytes)?;
+        self.crc.update(bytes);
         self.bytes += bytes.len() as u64;
         Ok(bytes.len())
     }
@@ -126,12 +154,13 @@ impl Write for ParcelWriter {
 pub struct ParcelReader {
     pub label: Label,
     pub body_bytes: u64,
+    /// `None` if an earlier version wrote it.
+    pub body_crc32: Option<u32>,
     body: FileReader,
 }
 
 impl ParcelReader {
     pub fn open(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the parcel is damaged");
         let file = disk.open(path)?;
         let bytes = file.length()?;
         let trailer_at = bytes.checked_sub(TRAILER_BYTES).ok_or_else(damaged)?;
@@ -150,12 +179,37 @@ impl ParcelReader {
             return Err(damaged());
         }
         let label = unpack(&label, MAX_LABEL_BYTES)?;
+        let BodyNote { body_crc32 } = serde_json::from_slice(&label)?;
         let label = serde_json::from_slice(&label)?;
         Ok(Self {
             label,
             body_bytes,
+            body_crc32,
             body: FileReader::new(file),
         })
+    }
+
+    /// Fails as [`io::ErrorKind::InvalidData`] if the body is not what was packed.
+    pub(super) fn check_body(&mut self) -> io::Result<()> {
+        let Some(expected) = self.body_crc32 else {
+            return Ok(());
+        };
+        self.rewind();
+        let mut crc = crc32fast::Hasher::new();
+        loop {
+            let slice = self.next_part(SLICE_BYTES)?;
+            if slice.is_empty() {
+                break;
+            }
+            crc.update(&slice);
+            breathe();
+        }
+        self.rewind();
+        if crc.finalize() == expected {
+            Ok(())
+        } else {
+            Err(damaged())
+        }
     }
 
     /// The next bytes of the body, as many as asked for unless it ends before.
@@ -181,4 +235,8 @@ impl ParcelReader {
     pub fn rewind(&mut self) {
         self.body.seek_to(0);
     }
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the parcel is damaged")
 }

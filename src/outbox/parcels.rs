@@ -162,7 +162,8 @@ impl Parcels {
         }
     }
 
-    /// The parcel of this very reconcile, if an earlier process sealed it and it still waits.
+    /// The parcel of this very reconcile, if an earlier process sealed it and it still waits. One
+    /// that the loss of power damaged is removed: whoever asks makes it again.
     pub fn find(&mut self, trace_id: &str, fingerprint: Fingerprint) -> Option<ParcelId> {
         if self.left.is_empty() {
             return None;
@@ -172,6 +173,18 @@ impl Parcels {
             return None;
         }
         // NOTE: its records are about to be done with, and that process may not have synced it.
+        let checked = self.read(parcel).and_then(|mut it| it.check_body());
+        if let Err(error) = checked {
+            let path = self.path_of(parcel);
+            tracing::warn!(
+                path = %path.display(), %error,
+                "an object in the outbox can't be read; it is made again from its messages"
+            );
+            if error.kind() == io::ErrorKind::InvalidData {
+                self.finish(parcel);
+            }
+            return None;
+        }
         let file = self.disk.open(&self.path_of(parcel)).ok()?;
         self.unsynced.push(file);
         Some(parcel)

@@ -9,6 +9,7 @@ use crate::{
     disk::{LocalDisk, SharedDisk, disk_use},
     fingerprint::Fingerprint,
     line::samples,
+    pack::pack,
     reconcile::Subject,
     spans::{EncodedSpans, SpanBatch},
     time::Timestamp,
@@ -84,6 +85,45 @@ fn what_was_sealed_before_a_crash_is_found() {
     // What this process seals is not done again.
     seal(&mut parcels, "b", false);
     assert_eq!(parcels.find("b", Fingerprint::of(b"b")), None);
+}
+
+#[test]
+fn a_body_that_is_damaged_is_not_believed_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut parcels = Parcels::open(disk(), folder.path().to_owned()).unwrap();
+    let id = seal(&mut parcels, "a", false);
+    let path = parcels.path_of(id);
+    drop(parcels);
+    let whole = fs::read(&path).unwrap();
+    for at in 0..b"body of a".len() {
+        let mut damaged = whole.clone();
+        damaged[at] = 0;
+        fs::write(&path, damaged).unwrap();
+        let mut parcels = Parcels::open(disk(), folder.path().to_owned()).unwrap();
+        assert_eq!(sendable(&parcels), [id]);
+        assert_eq!(parcels.find("a", Fingerprint::of(b"a")), None, "byte {at}");
+        // It is gone once it has been made again.
+        let again = seal(&mut parcels, "a", false);
+        assert_eq!(sendable(&parcels), [again]);
+        parcels.remove_finished();
+        assert!(!path.try_exists().unwrap());
+        fs::remove_file(parcels.path_of(again)).unwrap();
+    }
+}
+
+#[test]
+fn a_parcel_of_an_earlier_version_has_no_checksum_and_is_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let label = pack(&serde_json::to_vec(&label("a", false)).unwrap()).unwrap();
+    let length = u32::try_from(label.len()).unwrap().to_le_bytes();
+    let crc = crc32fast::hash(&label).to_le_bytes();
+    let parcel = [b"body of a", &label[..], &length, &crc, b"SPPARCL1"].concat();
+    fs::write(folder.path().join("00000000000000000007.parcel"), parcel).unwrap();
+    let mut parcels = Parcels::open(disk(), folder.path().to_owned()).unwrap();
+    let id = parcels.find("a", Fingerprint::of(b"a")).unwrap();
+    let mut parcel = parcels.read(id).unwrap();
+    assert_eq!(parcel.body_crc32, None);
+    assert_eq!(parcel.next_part(100).unwrap(), b"body of a");
 }
 
 #[test]

@@ -132,6 +132,24 @@ async fn a_batch_that_a_collector_fails_at_holds_no_other_up() {
 }
 
 #[tokio::test]
+async fn good_spans_do_not_stay_behind_one_that_a_collector_is_unavailable_for() {
+    for fault in [Fault::Unavailable, Fault::Exhausted] {
+        for server in collectors().await {
+            server.bear_grudge("bad", fault);
+            let mut sender = Sender::new(&server);
+            sender.add(&ONE_IS_BAD);
+            let has = |name: &str| server.names().iter().any(|it| it == name);
+            let all_good = || GOOD.iter().all(|name| has(name));
+            sender
+                .send_among_others("the good ones passed", all_good)
+                .await;
+            assert!(!has("bad"));
+            assert_eq!((sender.quarantined().len(), sender.lost()), (0, 0));
+        }
+    }
+}
+
+#[tokio::test]
 async fn halves_survive_a_restart() {
     for server in collectors().await {
         server.bear_grudge("bad", Fault::Internal);

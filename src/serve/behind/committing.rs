@@ -183,7 +183,8 @@ impl Desk {
             && traces.is_none_or(|tracing| tracing.batches.is_empty())
     }
 
-    /// Tells what waits in the outbox: it shares the spool's limit, and so does the quarantine.
+    /// Tells what waits in the outbox: it shares the spool's limit, and so do the quarantine and the
+    /// history.
     pub(super) fn show_outbox(&self) {
         let behind = &self.behind;
         let traces = behind.tracing.as_ref();
@@ -194,9 +195,18 @@ impl Desk {
         ];
         behind.metrics.outbox_holds(waiting);
         let quarantined = behind.quarantine.bytes();
-        let beside = waiting.iter().chain(&quarantined).sum();
-        behind.gauge.set_beside(beside);
+        let history = behind.history.bytes_on_disk();
+        let history = history_share(history, behind.outbox_max_bytes);
+        let beside: u64 = waiting.iter().chain(&quarantined).sum();
+        behind.gauge.set_beside(beside + history);
     }
+}
+
+/// What the history takes of the spool's limit, of which a half may wait for the store. Refusing
+/// messages makes no history shorter, so under a small limit the rest of it is in the part that is
+/// left free.
+fn history_share(bytes: u64, outbox_max_bytes: u64) -> u64 {
+    bytes.min(outbox_max_bytes / 4)
 }
 
 /// Whether something failed for want of space.
@@ -209,5 +219,17 @@ impl Tracing {
     fn keeps(&self, line: &Line) -> bool {
         let is_interesting = line.changed || line.status.is_failure() || line.dropped_count > 0;
         is_interesting || self.sampler.keeps(OtelTraceId::of(&line.trace_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_counts_but_never_fills_the_spool() {
+        const MIB: u64 = 1024 * 1024;
+        assert_eq!(history_share(50 * MIB, 512 * MIB), 50 * MIB);
+        assert_eq!(history_share(50 * MIB, 8 * MIB), 2 * MIB);
     }
 }

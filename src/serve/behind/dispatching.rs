@@ -13,6 +13,7 @@ use std::{
 use super::Desk;
 use crate::{
     archive::{IndexKey, MAX_UPLOAD_MEMORY, ReadyBatch, Shipment},
+    disk::disk_use,
     history::Ticket,
     outbox::{Note, ParcelId},
 };
@@ -80,9 +81,9 @@ pub(super) struct StoredIndexes {
 
 impl StoredIndexes {
     pub(super) fn push(&mut self, stored: StoredIndex) {
-        self.bytes += stored.batch.bytes;
+        self.bytes += disk_use(stored.batch.bytes);
         let before = self.batches.insert(stored.batch.path.clone(), stored);
-        self.bytes -= before.map_or(0, |before| before.batch.bytes);
+        self.bytes -= before.map_or(0, |before| disk_use(before.batch.bytes));
     }
 
     /// What of all that the index takes on disk still waits for the store.

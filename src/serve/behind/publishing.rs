@@ -267,6 +267,12 @@ impl Desk {
         if let Some(beginning) = &beginning {
             line.revision = beginning.revision.saturating_add(1);
         }
+        let coverage = coverage_of(&job.reconcile);
+        let index = &self.behind.index;
+        if index.find(job.trace_id(), 0, coverage).is_some() {
+            // An earlier object of it was lost.
+            line.revision = line.revision.max(index.next_revision(job.trace_id()));
+        }
         let label = Label {
             subject: job.reconcile.subject.clone(),
             is_fragment: job.reconcile.is_fragment(),
@@ -313,6 +319,8 @@ impl Desk {
         let reconcile = &job.reconcile;
         let coverage = coverage_of(reconcile);
         let noted = self.behind.index.find(job.trace_id(), 0, coverage);
+        // What can't be read back, perhaps since the power failed, is made again.
+        let noted = noted.filter(|object| object.state != PayloadState::Dropped);
         let Some(object) = noted.cloned() else {
             return Ok(false);
         };

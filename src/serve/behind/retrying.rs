@@ -61,6 +61,12 @@ impl Desk {
     /// A parcel is not in the store.
     pub(super) fn parcel_failed(&mut self, parcel: ParcelId, failure: &UploadError) {
         let upload = Upload::Object(parcel);
+        // It was damaged, and has been made again.
+        if self.behind.parcels.bytes_of(parcel).is_none() {
+            self.sending.remove(&parcel);
+            self.retries.forget(&upload);
+            return;
+        }
         if self.is_to_be_tried_again(&upload, failure) {
             self.sending.remove(&parcel);
             return;

@@ -26,7 +26,7 @@ use self::{
 };
 use super::{IndexKey, InstanceName, MAX_LINE_BYTES, Partition};
 use crate::{
-    disk::{SharedDisk, remove_if_there},
+    disk::{SharedDisk, disk_use, remove_if_there},
     line::{Coverage, Line, ObjectRef, PayloadState},
     time::Timestamp,
 };
@@ -295,7 +295,7 @@ impl IndexJournal {
         let open = self.open.iter().map(|batch| batch.lines.bytes());
         let closing = self.closing.iter().map(|batch| batch.bytes);
         let ready = self.ready.iter().map(|batch| batch.bytes);
-        open.chain(closing).chain(ready).sum()
+        open.chain(closing).chain(ready).map(disk_use).sum()
     }
 
     /// The open batch for lines of this hour.

@@ -255,7 +255,8 @@ fn stored_batches_go_and_may_be_gone_already() {
         journal.close_due(at(0), true).unwrap();
     }
     let batches: Vec<_> = journal.ready().cloned().collect();
-    assert_eq!(journal.waiting_bytes(), batches[0].bytes + batches[1].bytes);
+    let bytes = disk_use(batches[0].bytes) + disk_use(batches[1].bytes);
+    assert_eq!(journal.waiting_bytes(), bytes);
     fs::remove_file(&batches[0].path).unwrap();
     journal.remove(&batches[0]);
     assert_eq!(journal.ready().collect::<Vec<_>>(), [&batches[1]]);
@@ -347,4 +348,18 @@ fn a_line_too_long_to_be_read_back_is_refused() {
     let error = journal.append(&long, at(0)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn what_waits_is_counted_in_whole_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path(), 1);
+    for hour in 0..3 {
+        let began = at(hour * 3600);
+        journal.append(&line("a", began), began).unwrap();
+    }
+    assert_eq!(journal.waiting_bytes(), 3 * 4096);
+    journal.close_due(at(0), true).unwrap();
+    assert_eq!(journal.ready().count(), 3);
+    assert_eq!(journal.waiting_bytes(), 3 * 4096);
 }
