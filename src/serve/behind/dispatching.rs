@@ -405,7 +405,10 @@ mod tests {
             });
         }
         assert!(stored.contains(first) && !stored.contains(third));
-        assert_eq!(stored.unstored_of(journal.waiting_bytes()), third.bytes);
+        assert_eq!(
+            stored.unstored_of(journal.waiting_bytes()),
+            disk_use(third.bytes)
+        );
         assert_eq!(stored.take().count(), 2);
         assert_eq!(
             stored.unstored_of(journal.waiting_bytes()),
