@@ -45,8 +45,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const LINKED: Duration = Duration::from_hours(24);
 /// Looking for other parts is given up if the store still refuses it after as many tries.
 const LOOKS: u32 = 10;
-/// After as many tries, whoever may not list or read never may.
+/// After as many tries and so much time, whoever may not list or read never may. Until then
+/// credentials may be renewed, or a policy put right.
 pub(super) const DENIALS: u32 = 6;
+pub(super) const DENIED_FOR: Duration = Duration::from_mins(10);
 /// Others may change a reconcile's objects as often while a part is added.
 const ROUNDS: u32 = 16;
 
@@ -264,9 +266,12 @@ impl Delivery<'_> {
         Ok(Some(found))
     }
 
-    /// Credentials may be out of date for a moment; whoever is denied again and again may not read.
+    /// Credentials may be out of date for a while; whoever is denied again and again may not read.
     fn may_be_allowed_later(&self, error: &StoreError) -> bool {
-        error.trouble == Trouble::AccessDenied && self.shipment.tries < DENIALS
+        let Shipment {
+            tries, failing_for, ..
+        } = self.shipment;
+        error.trouble == Trouble::AccessDenied && (*tries < DENIALS || *failing_for < DENIED_FOR)
     }
 
     fn may_look_again(&self, error: &StoreError) -> bool {

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use self::watched::{Asked, Watched};
 use super::{
     Archive, Compression, Key, ObjectWriter,
-    delivery::{DENIALS, Delivered, deliver},
+    delivery::{DENIALS, DENIED_FOR, Delivered, deliver},
     local::LocalStore,
     standing::Witness,
     store::OpenStore,
@@ -165,6 +165,7 @@ impl Process {
     fn denied_before(self) -> Self {
         Self {
             tries: DENIALS,
+            failing_for: Some(DENIED_FOR),
             ..self
         }
     }
