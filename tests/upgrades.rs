@@ -206,3 +206,27 @@ async fn a_bucket_of_version_0_2_dev_is_read() {
     let lines: Vec<Line> = lines.try_collect().await.unwrap();
     assert!(lines.iter().any(|line| line.revision > 0), "a merged one");
 }
+
+#[tokio::test]
+async fn a_data_directory_of_version_0_3_dev_is_finished() {
+    let server = S3Server::start().await;
+    let home = Home::with_s3(&server);
+    copy(&fixture("v0.3-dev", "bucket"), &server.file("some/prefix"));
+    copy(&fixture("v0.3-dev", "data"), &home.data_dir());
+    let quarantine = home.data_dir().join("quarantine");
+    fs::create_dir_all(quarantine.join("retry")).unwrap();
+    let mut kinds = BTreeSet::new();
+    for file in Quarantine::list(&LocalDisk, &quarantine).unwrap() {
+        assert!(file.note(&LocalDisk).is_some(), "{file:?}");
+        kinds.insert(file.what.kind());
+        Quarantine::retry(&LocalDisk, &file).unwrap();
+    }
+    assert_eq!(kinds, BTreeSet::from(["index", "objects", "traces"]));
+    let metrics = finish(&home).await;
+    assert_eq!(Quarantine::list(&LocalDisk, &quarantine).unwrap(), []);
+    let (payloads, once) = contents(&["requirements", "operation"]);
+    let (_, requirements) = contents(&["requirements"]);
+    let traces = 2 * once + requirements;
+    let stored = check(&home.archive(), traces).await;
+    assert_eq!(stored, payloads, "{metrics}");
+}

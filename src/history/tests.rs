@@ -669,3 +669,22 @@ fn what_other_rules_redacted_in_earlier_versions_is_forgotten() {
         }
     }
 }
+
+#[test]
+fn what_the_last_version_knew_is_believed_by_the_same_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.jsonl");
+    let basis = history_of("v0.3-dev", &path);
+    assert_ne!(basis.redaction, "");
+    let mut history = History::on_disk(&local_disk(), &path, basis).unwrap();
+    let finder = subject("e343eeff-810a-4289-b8c1-3dcc956200e4");
+    let object = history.last(&finder).unwrap().object.clone().unwrap();
+    assert_eq!(history.line(&finder).unwrap().object.key, *object.key);
+    // Some objects were in the store.
+    let known = history.subjects.oldest_first().into_iter();
+    let stored = known.filter(|(_, entry)| {
+        let object = entry.last.object.as_ref();
+        object.is_some_and(|object| object.stored_at.is_some())
+    });
+    assert!(stored.count() > 0);
+}
