@@ -28,17 +28,18 @@ impl Line {
             flapping,
             ..
         } = self;
-        let ids = [trace_id, otel_trace_id, root_span_id];
-        let other_ids = [previous_trace_id, parent_trace_id];
-        let field = |field: &FlappingField| text(&field.resource) + text(&field.field);
+        let field = |field: &FlappingField| texts([&field.resource, &field.field]);
         size_of::<Self>()
-            + ids.map(text).iter().sum::<usize>()
-            + other_ids.map(maybe).iter().sum::<usize>()
+            + texts([trace_id, otel_trace_id, root_span_id])
+            + maybe([previous_trace_id, parent_trace_id])
             + of_subject(subject)
             + steps.iter().map(of_step).sum::<usize>()
             + of_object(object)
             + of_outcome(resources)
-            + dropped.iter().map(|it| text(&it.resource)).sum::<usize>()
+            + dropped
+                .iter()
+                .map(|it| texts([&it.resource]))
+                .sum::<usize>()
             + flapping.iter().map(field).sum::<usize>()
     }
 }
@@ -60,9 +61,8 @@ fn of_subject(subject: &LineSubject) -> usize {
         resource_version,
         parent_uid,
     } = facts;
-    let texts = [api_version, kind, namespace, name, uid, composition].map(text);
-    let facts = [composition_revision, resource_version, parent_uid].map(maybe);
-    texts.iter().chain(&facts).sum()
+    texts([api_version, kind, namespace, name, uid, composition])
+        + maybe([composition_revision, resource_version, parent_uid])
 }
 
 fn of_step(step: &LineStep) -> usize {
@@ -78,13 +78,11 @@ fn of_step(step: &LineStep) -> usize {
         facts,
         ..
     } = step;
-    let texts = [name, function, span_id, otel_span_id].map(text);
-    let payload = |payload: &PayloadRef| text(&payload.pointer) + text(&payload.sha256);
+    let payload = |payload: &PayloadRef| texts([&payload.pointer, &payload.sha256]);
     let payloads = [request, response].into_iter().flatten().map(payload);
     size_of::<LineStep>()
-        + texts.iter().sum::<usize>()
-        + maybe(error)
-        + maybe(error_type)
+        + texts([name, function, span_id, otel_span_id])
+        + maybe([error, error_type])
         + payloads.sum::<usize>()
         + of_facts(facts)
 }
@@ -100,15 +98,13 @@ fn of_facts(facts: &StepFacts) -> usize {
         summary,
         ..
     } = facts;
-    let results = results
+    let results = results.iter();
+    let results = results.map(|it| maybe([&it.reason]) + texts([&it.message]));
+    let conditions = conditions
         .iter()
-        .map(|it| maybe(&it.reason) + text(&it.message));
-    let conditions = conditions.iter().map(|it| {
-        text(&it.condition_type) + text(&it.status) + text(&it.reason) + maybe(&it.message)
-    });
+        .map(|it| texts([&it.condition_type, &it.status, &it.reason]) + maybe([&it.message]));
     let requirements = requirements.iter();
-    let requirements =
-        requirements.map(|it| text(&it.name) + text(&it.api_version) + text(&it.kind));
+    let requirements = requirements.map(|it| texts([&it.name, &it.api_version, &it.kind]));
     let lists = |desired: &Desired| {
         let Desired {
             added,
@@ -121,12 +117,12 @@ fn of_facts(facts: &StepFacts) -> usize {
     results.sum::<usize>()
         + conditions.sum::<usize>()
         + requirements.sum::<usize>()
-        + [tag, input_kind, summary].map(maybe).iter().sum::<usize>()
+        + maybe([tag, input_kind, summary])
         + desired.as_ref().map_or(0, lists)
 }
 
 fn of_object(object: &ObjectRef) -> usize {
-    text(&object.key)
+    texts([&object.key])
 }
 
 fn of_outcome(outcome: &Outcome) -> usize {
@@ -142,15 +138,16 @@ fn of_outcome(outcome: &Outcome) -> usize {
 }
 
 fn names(names: &[String]) -> usize {
-    names.iter().map(text).sum()
+    names.iter().map(|name| texts([name])).sum()
 }
 
-fn text(text: &String) -> usize {
-    TEXT_BYTES + text.len()
+fn texts<const N: usize>(texts: [&str; N]) -> usize {
+    let bytes = texts.iter().map(|text| TEXT_BYTES + text.len());
+    bytes.sum()
 }
 
-fn maybe(text: &Option<String>) -> usize {
-    text.as_ref().map_or(0, self::text)
+fn maybe<const N: usize>(maybe: [&Option<String>; N]) -> usize {
+    maybe.into_iter().flatten().map(|text| texts([text])).sum()
 }
 
 #[cfg(test)]

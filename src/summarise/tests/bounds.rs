@@ -179,7 +179,7 @@ fn no_list_of_a_summary_grows_with_the_length_of_names() {
     let resources: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
     let first = step(&request(&[], &[]), &response(&resources));
     let second = step(&request(&[], &resources), &response(&[]));
-    let added = summarise(&[first.clone()]);
+    let added = summarise(std::slice::from_ref(&first));
     let removed = summarise(&[first, second]);
     let facts = |summary: &Summary, step: usize| summary.steps[step].facts.desired.clone().unwrap();
     let dropped: Vec<_> = removed
