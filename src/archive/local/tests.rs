@@ -166,6 +166,30 @@ async fn a_file_system_without_hard_links_is_told_from_one_that_denies_access() 
     assert!(!lacks_links(&error), "{error:?}");
 }
 
+#[test]
+fn what_is_beside_the_objects_is_opened_in_the_store_and_nowhere_else() {
+    let (folder, _) = store();
+    let lock = Path::from("v1/replace.lock");
+    let new = folder.path().join("new");
+    open_beside(&new, &lock).unwrap();
+    assert!(new.join("v1/replace.lock").is_file());
+    open_beside(&new, &lock).unwrap();
+
+    let outside = folder.path().join("outside");
+    let linked = folder.path().join("linked");
+    fs::create_dir(&linked).unwrap();
+    symlink(&outside, linked.join("v1")).unwrap();
+    let error = open_beside(&linked, &lock).unwrap_err();
+    assert_eq!(trouble(error), Trouble::SymbolicLink);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+
+    fs::remove_file(new.join("v1/replace.lock")).unwrap();
+    symlink(outside.join("lock"), new.join("v1/replace.lock")).unwrap();
+    let error = open_beside(&new, &lock).unwrap_err();
+    assert_eq!(trouble(error), Trouble::SymbolicLink);
+    assert!(!outside.join("lock").exists());
+}
+
 #[tokio::test]
 async fn looking_for_hard_links_leaves_nothing_behind() {
     let (folder, store) = store();
