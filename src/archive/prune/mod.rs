@@ -28,6 +28,8 @@ use super::{
 };
 use crate::time::Timestamp;
 
+/// All that is stored, and nothing else: a store may be in a folder with other things.
+const OBJECTS: &str = "v1";
 /// Age is looked at this often; size whenever enough was stored.
 const LOOK_EVERY: Duration = Duration::from_hours(1);
 /// Another sidecar may be writing a younger one at this moment.
@@ -228,7 +230,7 @@ impl Pruner {
             Phase::Resting { until } => {
                 if self.sweep_at.is_none_or(|sweep_at| at >= sweep_at) {
                     self.phase = Phase::Sweeping {
-                        walk: Walk::new(store, &[""]),
+                        walk: Walk::new(store, &[OBJECTS]),
                         removed: 0,
                         seen: HashMap::new(),
                         until: *until,

@@ -219,6 +219,22 @@ fn a_folder_that_becomes_a_link_while_it_is_walked_costs_nothing_behind_it() {
     assert!(behind.is_file());
 }
 
+#[test]
+fn files_beside_the_store_are_not_taken_for_half_written_ones() {
+    let store = store(&[0]);
+    let (note, left) = ("notes#1", "v1/check.json#1");
+    for name in [note, "other/report#2", left] {
+        write(&store.path().join(name), at(0), 10);
+    }
+    let mut work = Work::new(store.path(), Retention::default());
+    for look in 0..3 {
+        let after = look * LOOK_EVERY;
+        work.prune(at(DAY) + after, after);
+    }
+    let is_there = |name: &str| store.path().join(name).is_file();
+    assert!(is_there(note) && is_there("other/report#2") && !is_there(left));
+}
+
 /// What the history holds of an object that was stored then.
 fn remember(history: &mut History, stored_at: Timestamp, started_at: Timestamp) -> SubjectIdentity {
     let subject = SubjectIdentity("x".into());
