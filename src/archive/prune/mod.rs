@@ -403,7 +403,8 @@ impl Faith {
         faith.last = (now, at);
     }
 
-    /// Compares it with what was stored before this process began.
+    /// Compares it with what was stored before this process began. Where there is nothing yet, all
+    /// that will be there is dated by this clock, so that its age is right by it, too.
     fn compare(&mut self, minutes: &BTreeMap<Minute, Weight>) {
         if self.is_plausible.is_some() {
             return;
@@ -412,7 +413,7 @@ impl Faith {
         let last = objects
             .map(|(minute, _)| *minute)
             .rfind(|minute| *minute < self.began);
-        let is_plausible = last.is_some_and(|last| self.began <= Minute::of(last.end() + PLAUSIBLE));
+        let is_plausible = last.is_none_or(|last| self.began <= Minute::of(last.end() + PLAUSIBLE));
         self.is_plausible = Some(is_plausible);
     }
 

@@ -376,6 +376,20 @@ fn what_is_dated_in_the_future_goes_once_it_was_seen_for_long_enough() {
 }
 
 #[test]
+fn a_new_store_is_kept_within_its_age_from_the_start() {
+    let store = store(&[]);
+    let mut work = Work::new(store.path(), hours(2));
+    let hour = |hours| Duration::from_hours(hours);
+    assert_eq!(work.prune(at(0), hour(0)), 0);
+    write(&object_path(store.path(), at(60)), at(60), 10);
+    assert_eq!(work.prune(at(0) + hour(1), hour(1)), 0);
+    assert_eq!(work.prune(at(0) + hour(3), hour(3)), 1);
+    // A clock that jumps ahead is not believed there either.
+    write(&object_path(store.path(), at(DAY)), at(DAY), 10);
+    assert_eq!(work.prune(at(30 * DAY), hour(4)), 0);
+}
+
+#[test]
 fn a_clock_that_is_behind_makes_nothing_too_old() {
     let store = store(&[0, DAY, 2 * DAY]);
     let mut work = Work::new(store.path(), hours(24 * 7));
