@@ -199,7 +199,7 @@ impl Sidecar {
             &stop_calls,
             &metrics,
             &bell,
-        )?;
+        );
         let ending = Arc::new(Ending::default());
         let behind = start_behind(Behind {
             follower,
