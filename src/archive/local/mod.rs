@@ -36,6 +36,7 @@ use super::{
     failure::{SymbolicLink, find_cause},
     staging::staged_suffix,
 };
+use crate::panics::go_on_with;
 
 /// Makes a second name for a file.
 type HardLink = fn(&FilePath, &FilePath) -> io::Result<()>;
@@ -369,11 +370,15 @@ fn try_link(object: &FilePath, link: HardLink) -> io::Result<()> {
     fs::remove_file(other)
 }
 
-/// Runs what waits for the disk where it holds up nobody.
+/// Runs what waits for the disk where it holds up nobody. A panic goes on in whoever waits for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await?
+    let given_up = |error| Error::Generic {
+        store: "file",
+        source: Box::new(go_on_with(error)),
+    };
+    tokio::task::spawn_blocking(work).await.map_err(given_up)?
 }
 
 #[cfg(test)]

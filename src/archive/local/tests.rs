@@ -4,7 +4,10 @@ use futures_util::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 
 use super::*;
-use crate::archive::{StoreError, Trouble};
+use crate::{
+    archive::{StoreError, Trouble},
+    panics::{Panicked, Panics, Task},
+};
 
 /// A store with an object, beside a folder with a secret.
 fn store() -> (tempfile::TempDir, LocalStore) {
@@ -196,4 +199,13 @@ async fn looking_for_hard_links_leaves_nothing_behind() {
     store.blame(&"v1/a/new".into(), error_of(Errno::PERM)).await;
     let left = fs::read_dir(folder.path().join("store/v1/a")).unwrap();
     assert_eq!(left.count(), 1);
+}
+
+#[tokio::test]
+async fn a_panic_in_work_that_waits_for_the_disk_goes_on_where_it_is_waited_for() {
+    let panics = Panics::default();
+    let work = blocking(|| -> Result<()> { panic!("in a test") });
+    let caught = panics.catch_in(Task::Upload, work).await;
+    assert!(matches!(caught, Err(Panicked(Task::Upload))), "{caught:?}");
+    assert!(panics.broken().eq([Task::Upload]));
 }
