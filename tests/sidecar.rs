@@ -11,9 +11,11 @@ use spanplane::{
     archive::Query,
     capture::in_draft_layout,
     disk::LocalDisk,
+    export::{OtlpSettings, Signal},
     line::Line,
-    outbox::Quarantine,
+    outbox::{BatchId, Quarantine, TraceBatches},
     record::{Record, RecordKind},
+    serve::Sidecar,
     time::Timestamp,
 };
 use support::{
@@ -619,4 +621,41 @@ async fn a_store_on_disk_is_pruned_and_what_is_gone_is_not_linked_to() {
         counted(&metrics, "spanplane_objects_stored_total") >= 2,
         "{metrics}"
     );
+}
+
+#[tokio::test]
+async fn spans_that_nobody_will_send_are_given_up_and_counted() {
+    let home = Home::new();
+    let traces = home.data_dir().join("outbox/traces");
+    std::fs::create_dir_all(&traces).unwrap();
+    for (number, spans) in [(1, 3), (7, 4)] {
+        let name = TraceBatches::name_of(BatchId::default(), spans);
+        let name = format!("{number:020}{}", name.get(20..).unwrap());
+        std::fs::write(traces.join(name), "an earlier process left this").unwrap();
+    }
+    let metrics = stop(home.start(&[]).await).await;
+    assert_eq!(std::fs::read_dir(&traces).unwrap().count(), 0);
+    let lost = "spanplane_spans_lost_total{reason=\"tracing_off\"} 7\n";
+    assert!(metrics.contains(lost), "{metrics}");
+}
+
+#[tokio::test]
+async fn spans_that_can_not_wait_on_disk_keep_nobody_from_receiving() {
+    let home = Home::new();
+    let outbox = home.data_dir().join("outbox");
+    std::fs::create_dir_all(&outbox).unwrap();
+    std::fs::write(outbox.join("traces"), "a file where a folder should be").unwrap();
+    let collector = |name: &str| {
+        let is_endpoint = name == "OTEL_EXPORTER_OTLP_ENDPOINT";
+        is_endpoint.then(|| "http://127.0.0.1:9".to_owned())
+    };
+    let mut settings = home.settings(&[]);
+    settings.telemetry.traces =
+        OtlpSettings::from_variables(&collector, Signal::Traces, &mut Vec::new());
+    assert!(settings.telemetry.tracing().is_some());
+    let records = capture("dropper");
+    let sidecar = Sidecar::start(settings).await.unwrap();
+    home.emit_all(&records).await;
+    stop(sidecar).await;
+    assert_all_payloads_stored(&records, &home.documents().await);
 }

@@ -7,10 +7,9 @@
 //! is compared right before, and a write in between is lost.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{File, TryLockError},
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::PathBuf,
+    path::Path as FilePath,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -21,7 +20,9 @@ use object_store::{
     Error, MultipartUpload, ObjectMeta, ObjectStoreExt as _, PutMode, UpdateVersion, path::Path,
 };
 
-use super::{Archive, Key, Place, Put, StoreError, failure::knows_no_conditions};
+use super::{
+    Archive, Key, Place, Put, StoreError, failure::knows_no_conditions, local::open_beside,
+};
 use crate::{
     disk::{DiskFile, FileWriter},
     panics::elsewhere,
@@ -33,8 +34,6 @@ const LOCK: &str = "v1/replace.lock";
 /// The lock is held for as long as it takes to write a file.
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// No symbolic link is followed in a store.
-const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 /// Files come in pieces of 8 KiB, which is little for a trip to another thread.
 const COPIED_AT_ONCE: usize = 256 * 1024;
 
@@ -180,14 +179,13 @@ impl Archive {
         let Some(folder) = &self.store.folder else {
             return Ok(None);
         };
-        let path = folder.join(LOCK);
         for _ in 0..LOCK_TRIES {
-            let path = path.clone();
-            match elsewhere(move || try_lock(path)).await.flatten() {
-                Ok(Locking::Locked(lock)) => return Ok(Some(lock)),
-                Ok(Locking::Impossible) => return Ok(None),
-                Ok(Locking::Taken) => tokio::time::sleep(LOCK_PAUSE).await,
-                Err(error) => return Err(store_error(error)),
+            let folder = folder.clone();
+            let tried = elsewhere(move || try_lock(&folder)).await;
+            match tried.map_err(store_error)?? {
+                Locking::Locked(lock) => return Ok(Some(lock)),
+                Locking::Impossible => return Ok(None),
+                Locking::Taken => tokio::time::sleep(LOCK_PAUSE).await,
             }
         }
         Err(store_error(io::ErrorKind::TimedOut.into()))
@@ -223,23 +221,15 @@ enum Locking {
     Impossible,
 }
 
-fn try_lock(path: PathBuf) -> io::Result<Locking> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let mut options = File::options();
-    let file = options
-        .create(true)
-        .append(true)
-        .custom_flags(NO_FOLLOW)
-        .open(path)?;
+fn try_lock(folder: &FilePath) -> Result<Locking, Error> {
+    let file = open_beside(folder, &Path::from(LOCK))?;
     match file.try_lock() {
         Ok(()) => Ok(Locking::Locked(ReplaceLock(file))),
         Err(TryLockError::WouldBlock) => Ok(Locking::Taken),
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
             Ok(Locking::Impossible)
         }
-        Err(TryLockError::Error(error)) => Err(error),
+        Err(TryLockError::Error(error)) => Err(store_error(error)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The files of a store on local disk, a few at a time, by the minute in which they were stored.
 //!
-//! Invariant: memory grows with the depth of the folders, not with what is in them.
+//! Invariant: memory grows with the depth of the folders, not with what is in them. No symbolic link
+//! below the store's folder is followed.
 
 use std::{
     fs,
@@ -8,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::staging::is_staged;
+use super::{local::within::open_folder, staging::is_staged};
 use crate::time::Timestamp;
 
 /// Files looked at in a step.
@@ -65,10 +66,14 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) fn new(folders: &[PathBuf]) -> Self {
+    /// Of these folders of the store, each a path below the store's own.
+    pub(super) fn new(store: &Path, folders: &[&str]) -> Self {
+        let are_there = folders.iter().map(Path::new);
+        // Finds links on the way. Swapping a folder for a link behind it gets names, and nothing else.
+        let are_there = are_there.filter(|folder| open_folder(store, folder).is_ok());
         Self {
             open: Vec::new(),
-            unopened: folders.to_vec(),
+            unopened: are_there.map(|folder| store.join(folder)).collect(),
         }
     }
 

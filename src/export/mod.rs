@@ -146,7 +146,7 @@ impl Exporter {
 
     async fn try_once(&self, spans: &EncodedSpans) -> Result<(), Failure> {
         let body = self.transport.encode(spans.body.clone());
-        match self.transport.send(body).await {
+        match self.transport.send(body, self.metrics.panics()).await {
             Ok(answer) => {
                 self.condition.worked();
                 // An answer that can't be read is an answer all the same.

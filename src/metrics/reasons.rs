@@ -68,14 +68,17 @@ pub enum SpanLoss {
     OutboxFull,
     /// It can't be read back from the outbox.
     Unreadable,
+    /// It waited when the sidecar was started without tracing.
+    TracingOff,
 }
 
 impl SpanLoss {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Refused,
         Self::Rejected,
         Self::OutboxFull,
         Self::Unreadable,
+        Self::TracingOff,
     ];
 
     pub(super) const fn as_str(self) -> &'static str {
@@ -84,6 +87,7 @@ impl SpanLoss {
             Self::Rejected => "rejected",
             Self::OutboxFull => "outbox_full",
             Self::Unreadable => "unreadable",
+            Self::TracingOff => "tracing_off",
         }
     }
 }

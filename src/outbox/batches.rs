@@ -111,6 +111,16 @@ impl TraceBatches {
         })
     }
 
+    /// Removes all of them, since nobody will send them; returns how many spans that were.
+    pub fn give_up(&self) -> u64 {
+        let given_up = std::mem::take(&mut self.lock().waiting);
+        for batch in given_up.values() {
+            remove_sent(self.disk.as_ref(), &self.path_of(batch));
+        }
+        self.lock().bytes = 0;
+        given_up.values().map(|batch| batch.spans).sum()
+    }
+
     /// Puts a batch in line and makes it durable. Returns how many spans had to be given up for
     /// it.
     pub fn add(&self, request: &EncodedSpans) -> io::Result<u64> {

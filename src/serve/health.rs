@@ -6,6 +6,7 @@
 //! before the disk is full.
 //!
 //! Invariant: nothing here shows a payload, a name or a setting; it may listen on every interface.
+//! A probe gets in before it gives up, whatever the other clients do.
 
 use std::{
     fmt::Write as _,
@@ -42,12 +43,23 @@ pub(super) async fn serve_health(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let routes = Router::new()
+    serve_briefly(routes(health), listener, stop).await
+}
+
+async fn serve_briefly(
+    routes: Router,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    web::serve(listener, routes, web::For::Probes, stop).await
+}
+
+fn routes(health: Health) -> Router {
+    Router::new()
         .route("/metrics", get(show_metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(show_readiness))
-        .with_state(Arc::new(health));
-    web::serve(listener, routes, stop).await
+        .with_state(Arc::new(health))
 }
 
 async fn show_metrics(State(health): State<Arc<Health>>) -> Response {
@@ -101,9 +113,100 @@ impl Health {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "servers and clients of tests belong to no stage"
+)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use axum::body::Body;
+    use bytes::Bytes;
+    use futures_util::stream;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::{TcpSocket, TcpStream},
+        sync::Semaphore,
+        time::timeout,
+    };
+
     use super::*;
     use crate::archive::Trouble;
+
+    /// A client that asks several times at once and reads nothing.
+    async fn asking_without_end(address: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut client = socket.connect(address).await.unwrap();
+        let ask = "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n".repeat(8);
+        client.write_all(ask.as_bytes()).await.unwrap();
+        client
+    }
+
+    #[tokio::test]
+    async fn probes_are_answered_while_clients_ask_again_and_again_and_read_nothing() {
+        let (_, store) = watch::channel(Standing::Unknown);
+        let health = Health {
+            metrics: Metrics::new().unwrap(),
+            stopping: Arc::default(),
+            store,
+        };
+        let asked = Arc::new(Semaphore::new(0));
+        let seen = Arc::clone(&asked);
+        let endless = get(async move || {
+            seen.add_permits(1);
+            let piece = Bytes::from_static(&[b'x'; 64 * 1024]);
+            let pieces = stream::repeat_with(move || Ok::<_, io::Error>(piece.clone()));
+            Body::from_stream(pieces)
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = routes(health).route("/endless", endless);
+        tokio::spawn(serve_briefly(routes, listener, CancellationToken::new()));
+
+        let mut others = Vec::new();
+        for _ in 0..web::MAX_CONNECTIONS {
+            others.push(asking_without_end(address).await);
+        }
+        let all_asked = asked.acquire_many(u32::try_from(web::MAX_CONNECTIONS).unwrap());
+        all_asked.await.unwrap().forget();
+        // As many again want a seat before the probe does.
+        for _ in 0..web::MAX_CONNECTIONS {
+            others.push(asking_without_end(address).await);
+        }
+
+        let mut probe = TcpStream::connect(address).await.unwrap();
+        let ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        probe.write_all(ask).await.unwrap();
+        let mut answer = String::new();
+        // Twice as long as it takes until the others make room, and a machine that is slow.
+        let limit = web::For::People.stuck_after() - web::For::Probes.stuck_after();
+        let answered = timeout(limit, probe.read_to_string(&mut answer));
+        answered.await.expect("it gets in").unwrap();
+        assert!(answer.ends_with("ok\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn of_requests_that_were_sent_at_once_one_is_answered() {
+        let (_, store) = watch::channel(Standing::Unknown);
+        let health = Health {
+            metrics: Metrics::new().unwrap(),
+            stopping: Arc::default(),
+            store,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        tokio::spawn(serve_health(health, listener, CancellationToken::new()));
+        let ask = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3);
+        client.write_all(ask.as_bytes()).await.unwrap();
+        let mut answers = Vec::new();
+        // What was sent beyond the first request may reset the connection.
+        while let Ok(1..) = client.read_buf(&mut answers).await {}
+        let answers = String::from_utf8(answers).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200").count(), 1, "{answers}");
+    }
 
     fn fails(trouble: Trouble) -> Standing {
         Standing::Fails {

@@ -201,7 +201,7 @@ impl Sidecar {
             &stop_calls,
             &metrics,
             &bell,
-        )?;
+        );
         let ending = Arc::new(Ending::default());
         let poison = PoisonGuard::open(
             Arc::clone(&disk),

@@ -25,7 +25,7 @@ use crate::{
     disk::{Reserve, SharedDisk},
     export::{Exporter, OtlpSettings, OwnMetrics, SpanSender, sdk_resource},
     history::{Basis, History},
-    metrics::Metrics,
+    metrics::{Metrics, SpanLoss},
     outbox::{Parcels, Quarantine, TraceBatches},
     pace::give_way,
     panics::{Panics, Task},
@@ -225,7 +225,8 @@ pub(super) fn start_uploads(
     (uploads, events)
 }
 
-/// Has spans sent, if there is somebody to send them to.
+/// Has spans sent, if there is somebody to send them to. Receiving goes on without that if they can't
+/// wait on disk.
 pub(super) fn start_tracing(
     settings: &Settings,
     disk: &SharedDisk,
@@ -234,17 +235,27 @@ pub(super) fn start_tracing(
     stop: &CancellationToken,
     metrics: &Metrics,
     bell: &Arc<Bell>,
-) -> Result<Option<Tracing>, RunError> {
+) -> Option<Tracing> {
     let telemetry = &settings.telemetry;
-    let Some(otlp) = telemetry.tracing() else {
-        return Ok(None);
-    };
-    let exporter = Exporter::new(otlp, metrics.clone());
     let path = outbox_folder(settings).join("traces");
     let limit = for_the_collector(settings.spool_max_bytes);
-    let batches = TraceBatches::open(Arc::clone(disk), path.clone(), limit)
-        .map(Arc::new)
-        .map_err(|source| RunError::Outbox { path, source })?;
+    let batches = match TraceBatches::open(Arc::clone(disk), path.clone(), limit) {
+        Ok(batches) => Arc::new(batches),
+        Err(error) => {
+            let path = path.display();
+            tracing::error!(
+                %path, %error,
+                "cannot open the spans that wait for the collector: no spans are made or sent \
+                 until the folder can be opened at a start"
+            );
+            return None;
+        }
+    };
+    let Some(otlp) = telemetry.tracing() else {
+        give_up_spans(&batches, metrics);
+        return None;
+    };
+    let exporter = Exporter::new(otlp, metrics.clone());
     let mut sender = SpanSender::new(
         exporter,
         Arc::clone(&batches),
@@ -255,12 +266,27 @@ pub(super) fn start_tracing(
     );
     let stop = stop.clone();
     tasks.spawn(async move { stop.run_until_cancelled(sender.keep_running()).await });
-    Ok(Some(Tracing {
+    Some(Tracing {
         batches,
         links: Links::new(&settings.viewer_url, &settings.store.to_string()),
         resource: telemetry.resource.clone(),
         sampler: telemetry.sampler,
-    }))
+    })
+}
+
+/// Without tracing, what an earlier process left can't be sent, and would take its part of the disk
+/// for ever.
+fn give_up_spans(batches: &TraceBatches, metrics: &Metrics) {
+    let spans = batches.give_up();
+    if spans > 0 {
+        metrics.spans_lost(SpanLoss::TracingOff, spans);
+        tracing::error!(
+            spans,
+            "removed spans that waited for the collector, since tracing is off; their payloads and \
+             index lines are kept. Wait until spanplane_outbox_bytes{{kind=\"traces\"}} is 0 before \
+             you turn tracing off"
+        );
+    }
 }
 
 /// What waits on disk for the store.

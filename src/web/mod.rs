@@ -17,31 +17,63 @@ use hyper_util::{
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::seats::{Answer, Seats};
+use self::seats::{Answer, Arrivals, Limits, Seats};
 
 /// A browser opens six, a probe and a scraper one each.
-const MAX_CONNECTIONS: usize = 64;
-/// For a request's head, between two requests, and for a client to read its response when others
-/// want its seat.
+pub(crate) const MAX_CONNECTIONS: usize = 64;
+/// For a request's head, between two requests, and for a client to read a page when others want its
+/// seat.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same for a response that is made within milliseconds and fits into the buffers of a
+/// connection: probes give up after ten seconds.
+const PROBES_PATIENCE: Duration = Duration::from_secs(1);
 /// A request is on its way for less time than this, also if the CPU quota is used up.
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
+/// A first request that has come is read within this, also if many others are answered before.
+const READ_WITHIN: Duration = Duration::from_secs(1);
 /// Of a request's head; hyper takes no less.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// After a failure to accept, which is for want of file descriptors or memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// What a listener is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum For {
+    /// One request after the other, and responses that take their time.
+    People,
+    /// One request per connection, and a short response: of requests that were sent at once, the
+    /// first is answered.
+    Probes,
+}
+
+impl For {
+    /// After this long a response that its client does not read is stuck.
+    pub(crate) const fn stuck_after(self) -> Duration {
+        match self {
+            Self::People => PATIENCE,
+            Self::Probes => PROBES_PATIENCE,
+        }
+    }
+}
+
 /// Answers requests until told to stop, and finishes those under way.
 pub(crate) async fn serve(
     listener: TcpListener,
     routes: Router,
+    whom: For,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let seats = Seats::new(MAX_CONNECTIONS, ON_ITS_WAY, PATIENCE);
+    let limits = Limits {
+        slow_after: ON_ITS_WAY,
+        read_within: READ_WITHIN,
+        stuck_after: whom.stuck_after(),
+    };
+    let seats = Seats::new(MAX_CONNECTIONS, limits);
     let open = GracefulShutdown::new();
     let connections = TaskTracker::new();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
+        .keep_alive(matches!(whom, For::People))
         .header_read_timeout(PATIENCE)
         .max_buf_size(BUFFER_BYTES);
     loop {
@@ -59,7 +91,7 @@ pub(crate) async fn serve(
             }
         };
         let seated = tokio::select! {
-            seated = seats.take() => Arc::new(seated),
+            seated = seats.take(Arrivals::on(&stream)) => Arc::new(seated),
             () = stop.cancelled() => break,
         };
         let (seat, routes) = (Arc::clone(&seated), routes.clone());
@@ -120,7 +152,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, routes, stop.clone()));
+        tokio::spawn(serve(listener, routes, For::People, stop.clone()));
         (address, stop)
     }
 
@@ -221,7 +253,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(listener, Router::new(), stop.clone()));
+        let serving = serve(listener, Router::new(), For::People, stop.clone());
+        let serving = tokio::spawn(serving);
         let mut idle = TcpStream::connect(address).await.unwrap();
         idle.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .await

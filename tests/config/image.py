@@ -4,6 +4,7 @@ The programs have to need nothing but the C library of the image they are put on
 demo and serves, as the image's user, with nothing around it but the program and that library, from Debian's package.
 """
 
+import json
 import os
 import pathlib
 import platform
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import venv
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -44,6 +46,40 @@ def check_context():
     assert user == "65532:65532", user
 
 
+def check_stubs():
+    """Cargo refuses a manifest that names a target without a file: each has a stub, also those that are not built."""
+    copies, stubs = [], None
+    for stage, word, rest in instructions():
+        if stage == "build" and word == "COPY":
+            copies.append(rest)
+        if stage == "build" and word == "RUN" and "src/main.rs" in rest:
+            stubs = rest.partition("&& cargo")[0]
+            break
+    assert stubs, "the Dockerfile makes no stubs"
+    with tempfile.TemporaryDirectory() as folder:
+        for rest in copies:
+            copy(rest, pathlib.Path(folder))
+        subprocess.run(["bash", "-euo", "pipefail", "-c", stubs], cwd=folder, check=True)
+        command = ["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"]
+        said = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    (package,) = json.loads(said)["packages"]
+    found = {(kind, target["name"]) for target in package["targets"] for kind in target["kind"]}
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
+    named = {(kind, target["name"]) for kind in ("bin", "bench", "example", "test") for target in manifest.get(kind, [])}
+    assert named <= found, f"the Dockerfile makes no stub for {named - found}"
+
+
+def copy(rest, work):
+    """What a COPY does."""
+    *sources, target = rest.split()
+    for source in sources:
+        place = work / target / (source if target == "./" else "")
+        if (ROOT / source).is_dir():
+            shutil.copytree(ROOT / source, place, dirs_exist_ok=True)
+        else:
+            shutil.copy(ROOT / source, place)
+
+
 def compilers(tools):
     """The Python packages that the Dockerfile installs, in its versions."""
     (install,) = [rest for _, word, rest in instructions() if word == "RUN" and "pip install" in rest]
@@ -60,7 +96,7 @@ def build(tools, architecture):
     """The stage `build` from its WORKDIR on; what an earlier run compiled is still there."""
     work = tools / f"image-{architecture}"
     work.mkdir(exist_ok=True)
-    for made in ("src", "benches", "program"):
+    for made in ("src", "benches", "tests", "program"):
         shutil.rmtree(work / made, ignore_errors=True)
     variables = {**os.environ, "TARGETARCH": architecture, "PATH": f"{compilers(tools)}:{os.environ['PATH']}"}
     variables.pop("CARGO_TARGET_DIR", None)
@@ -70,13 +106,7 @@ def build(tools, architecture):
         if not started or stage != "build":
             continue
         if word == "COPY":
-            *sources, target = rest.split()
-            for source in sources:
-                place = work / target / (source if target == "./" else "")
-                if (ROOT / source).is_dir():
-                    shutil.copytree(ROOT / source, place, dirs_exist_ok=True)
-                else:
-                    shutil.copy(ROOT / source, place)
+            copy(rest, work)
         if word == "RUN":
             subprocess.run(["bash", "-euo", "pipefail", "-c", rest], cwd=work, env=variables, check=True)
     return work / "program/spanplane"
@@ -137,6 +167,7 @@ def check_runs(image):
 
 def main(tools):
     check_context()
+    check_stubs()
     if not tools:
         return
     for architecture, (name, machine) in MACHINES.items():

@@ -135,6 +135,10 @@ async fn counts_arrive_every_so_often() {
         let came = timeout(PATIENCE, server.metrics()).await.unwrap();
         assert_eq!(value_of(&came[0], "spanplane_spans_exported"), Some(3));
         assert!(server.tries().len() >= 3);
+        // The library panics over details that are none.
+        let panicked = u64::from(server.is_grpc());
+        let name = "spanplane_panics_total{task=\"metrics\"}";
+        assert_eq!(counted(&metrics, name), panicked);
     }
 }
 

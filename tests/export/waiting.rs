@@ -143,6 +143,8 @@ async fn a_status_that_is_none_does_no_harm() {
     let mut sender = Sender::new(&server);
     assert_eq!(sender.deliver(&["a"]).await, all(1));
     assert_eq!(sender.failures(), 1);
+    let panics = sender.counted("spanplane_panics_total{task=\"export\"}");
+    assert_eq!(panics, 1, "the library panics over it");
 }
 
 #[tokio::test]

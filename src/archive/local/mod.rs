@@ -6,6 +6,7 @@
 //! may be one: somebody named it.
 
 mod listing;
+pub(super) mod within;
 
 use std::{
     fmt,
@@ -23,15 +24,19 @@ use object_store::{
     PutPayload, PutResult, Result, local::LocalFileSystem, path::Path,
 };
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat, unlinkat},
+    fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat},
     io::Errno,
 };
 
-use self::listing::{Listing, list_folder};
+use self::{
+    listing::{Listing, list_folder},
+    within::{open_in, open_root},
+};
 use super::{
     failure::{SymbolicLink, find_cause},
     staging::staged_suffix,
 };
+use crate::panics::go_on_with;
 
 /// Makes a second name for a file.
 type HardLink = fn(&FilePath, &FilePath) -> io::Result<()>;
@@ -233,6 +238,40 @@ fn open(root: &FilePath, location: &Path) -> Result<File> {
     Err(failed(location, io::ErrorKind::NotFound.into()))
 }
 
+/// Opens a file beside the objects for appending; makes it, and its folders, if need be.
+pub(super) fn open_beside(root: &FilePath, location: &Path) -> Result<File> {
+    fs::create_dir_all(root).map_err(|error| failed(location, error))?;
+    let folder = match parent_of(root, location) {
+        Err(Error::NotFound { .. }) => make_parent_of(root, location)?,
+        opened => opened?,
+    };
+    let name = location.filename().unwrap_or_default();
+    let how = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+    let how = how | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // As `File::create` has it.
+    let opened = openat(&folder, name, how, Mode::from_raw_mode(0o666));
+    Ok(File::from(
+        opened.map_err(|errno| told(&folder, name, location, errno))?,
+    ))
+}
+
+fn make_parent_of(root: &FilePath, location: &Path) -> Result<File> {
+    let mut made = Path::default();
+    for segment in location.parts() {
+        let name = segment.as_ref().to_owned();
+        made = made.join(segment);
+        if made == *location {
+            break;
+        }
+        let folder = parent_of(root, &made)?;
+        match mkdirat(&folder, name.as_str(), Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(told(&folder, &name, location, errno)),
+        }
+    }
+    parent_of(root, location)
+}
+
 /// Removes an object's name; a symbolic link goes itself, not what it leads to.
 fn delete(root: &FilePath, location: &Path) -> Result<()> {
     let folder = parent_of(root, location)?;
@@ -244,17 +283,14 @@ fn delete(root: &FilePath, location: &Path) -> Result<()> {
 /// The folder that an object is in, opened one segment after the other, so that none can be
 /// exchanged for a link on the way.
 fn parent_of(root: &FilePath, location: &Path) -> Result<File> {
-    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = openat(CWD, root, how, Mode::empty());
-    let mut folder = File::from(opened.map_err(|errno| failed(location, errno.into()))?);
+    let mut folder = open_root(root).map_err(|errno| failed(location, errno.into()))?;
     let mut segments = location.parts().peekable();
     while let Some(segment) = segments.next() {
         if segments.peek().is_none() {
             break;
         }
         let name = segment.as_ref();
-        let opened = openat(&folder, name, how | OFlags::NOFOLLOW, Mode::empty());
-        folder = File::from(opened.map_err(|errno| told(&folder, name, location, errno))?);
+        folder = open_in(&folder, name).map_err(|errno| told(&folder, name, location, errno))?;
     }
     Ok(folder)
 }
@@ -334,11 +370,15 @@ fn try_link(object: &FilePath, link: HardLink) -> io::Result<()> {
     fs::remove_file(other)
 }
 
-/// Runs what waits for the disk where it holds up nobody.
+/// Runs what waits for the disk where it holds up nobody. A panic goes on in whoever waits for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await?
+    let given_up = |error| Error::Generic {
+        store: "file",
+        source: Box::new(go_on_with(error)),
+    };
+    tokio::task::spawn_blocking(work).await.map_err(given_up)?
 }
 
 #[cfg(test)]

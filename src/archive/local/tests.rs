@@ -4,7 +4,10 @@ use futures_util::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 
 use super::*;
-use crate::archive::{StoreError, Trouble};
+use crate::{
+    archive::{StoreError, Trouble},
+    panics::{Panicked, Panics, Task},
+};
 
 /// A store with an object, beside a folder with a secret.
 fn store() -> (tempfile::TempDir, LocalStore) {
@@ -166,10 +169,43 @@ async fn a_file_system_without_hard_links_is_told_from_one_that_denies_access() 
     assert!(!lacks_links(&error), "{error:?}");
 }
 
+#[test]
+fn what_is_beside_the_objects_is_opened_in_the_store_and_nowhere_else() {
+    let (folder, _) = store();
+    let lock = Path::from("v1/replace.lock");
+    let new = folder.path().join("new");
+    open_beside(&new, &lock).unwrap();
+    assert!(new.join("v1/replace.lock").is_file());
+    open_beside(&new, &lock).unwrap();
+
+    let outside = folder.path().join("outside");
+    let linked = folder.path().join("linked");
+    fs::create_dir(&linked).unwrap();
+    symlink(&outside, linked.join("v1")).unwrap();
+    let error = open_beside(&linked, &lock).unwrap_err();
+    assert_eq!(trouble(error), Trouble::SymbolicLink);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+
+    fs::remove_file(new.join("v1/replace.lock")).unwrap();
+    symlink(outside.join("lock"), new.join("v1/replace.lock")).unwrap();
+    let error = open_beside(&new, &lock).unwrap_err();
+    assert_eq!(trouble(error), Trouble::SymbolicLink);
+    assert!(!outside.join("lock").exists());
+}
+
 #[tokio::test]
 async fn looking_for_hard_links_leaves_nothing_behind() {
     let (folder, store) = store();
     store.blame(&"v1/a/new".into(), error_of(Errno::PERM)).await;
     let left = fs::read_dir(folder.path().join("store/v1/a")).unwrap();
     assert_eq!(left.count(), 1);
+}
+
+#[tokio::test]
+async fn a_panic_in_work_that_waits_for_the_disk_goes_on_where_it_is_waited_for() {
+    let panics = Panics::default();
+    let work = blocking(|| -> Result<()> { panic!("in a test") });
+    let caught = panics.catch_in(Task::Upload, work).await;
+    assert!(matches!(caught, Err(Panicked(Task::Upload))), "{caught:?}");
+    assert!(panics.broken().eq([Task::Upload]));
 }

@@ -15,7 +15,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs, io,
+    io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -23,10 +23,13 @@ use std::{
 use super::{
     index::{contents_folder, index_folder},
     keys::reconciles_folder,
+    local::within::{remove_file, remove_folder},
     walk::{Found, Kind, Minute, Walk},
 };
 use crate::time::Timestamp;
 
+/// All that is stored, and nothing else: a store may be in a folder with other things.
+const OBJECTS: &str = "v1";
 /// Age is looked at this often; size whenever enough was stored.
 const LOOK_EVERY: Duration = Duration::from_hours(1);
 /// Another sidecar may be writing a younger one at this moment.
@@ -56,7 +59,7 @@ pub struct Retention {
 #[derive(Debug)]
 pub struct Pruner {
     /// Of the reconciles, of the index, and of what it holds.
-    folders: [PathBuf; 3],
+    folders: [&'static str; 3],
     retention: Retention,
     phase: Phase,
     /// What the store takes on disk, by the last measure and by what was stored since.
@@ -155,8 +158,7 @@ pub enum PruneStep {
 impl Pruner {
     pub fn new(store: &Path, retention: Retention) -> Self {
         Self {
-            folders: [reconciles_folder(), index_folder(), contents_folder()]
-                .map(|folder| store.join(folder)),
+            folders: [reconciles_folder(), index_folder(), contents_folder()],
             retention,
             phase: Phase::Resting { until: None },
             bytes: 0,
@@ -183,6 +185,7 @@ impl Pruner {
         at: Instant,
         forget: &mut dyn FnMut(Forget),
     ) -> PruneStep {
+        let store = &self.store;
         Faith::look(&mut self.faith, now, at);
         let is_too_much = self.retention.bytes.is_some_and(|limit| self.bytes > limit);
         match &mut self.phase {
@@ -198,7 +201,7 @@ impl Pruner {
                         return;
                     }
                     let first = Staged::of(found, staged.get(path), at);
-                    if first.is_left(now, at) && remove_file(path) {
+                    if first.is_left(now, at) && remove(store, path) {
                         *removed += 1;
                     } else if seen.len() < MAX_STAGED {
                         seen.insert(path.to_owned(), first);
@@ -227,7 +230,7 @@ impl Pruner {
             Phase::Resting { until } => {
                 if self.sweep_at.is_none_or(|sweep_at| at >= sweep_at) {
                     self.phase = Phase::Sweeping {
-                        walk: Walk::new(std::slice::from_ref(&self.store)),
+                        walk: Walk::new(store, &[OBJECTS]),
                         removed: 0,
                         seen: HashMap::new(),
                         until: *until,
@@ -240,7 +243,7 @@ impl Pruner {
                     return PruneStep::Rested;
                 }
                 self.phase = Phase::Measuring {
-                    walk: Walk::new(&self.folders),
+                    walk: Walk::new(store, &self.folders),
                     minutes: BTreeMap::new(),
                 };
             }
@@ -271,7 +274,8 @@ impl Pruner {
                 let (bytes, folders) = (&mut self.bytes, &self.folders);
                 let is_done = walk.advance(|path, found| {
                     let goes = found.kind == Kind::Object && going.holds(found.minute);
-                    if goes && remove(path, folders) {
+                    if goes && remove(store, path) {
+                        remove_empty_folders(store, path, folders);
                         *removed += 1;
                         *bytes = bytes.saturating_sub(found.disk_bytes);
                     }
@@ -308,7 +312,7 @@ impl Pruner {
             forget(Forget::StoredAfter(now));
         }
         Phase::Removing {
-            walk: Walk::new(&self.folders),
+            walk: Walk::new(&self.store, &self.folders),
             going,
             removed: 0,
         }
@@ -399,7 +403,8 @@ impl Faith {
         faith.last = (now, at);
     }
 
-    /// Compares it with what was stored before this process began.
+    /// Compares it with what was stored before this process began. Where there is nothing yet, all
+    /// that will be there is dated by this clock, so that its age is right by it, too.
     fn compare(&mut self, minutes: &BTreeMap<Minute, Weight>) {
         if self.is_plausible.is_some() {
             return;
@@ -408,8 +413,7 @@ impl Faith {
         let last = objects
             .map(|(minute, _)| *minute)
             .rfind(|minute| *minute < self.began);
-        let is_plausible =
-            last.is_some_and(|last| self.began <= Minute::of(last.end() + PLAUSIBLE));
+        let is_plausible = last.is_none_or(|last| self.began <= Minute::of(last.end() + PLAUSIBLE));
         self.is_plausible = Some(is_plausible);
     }
 
@@ -426,21 +430,18 @@ impl Going {
 }
 
 /// Folders go with their last object, up to those that stay.
-fn remove(path: &Path, staying: &[PathBuf]) -> bool {
-    let is_gone = remove_file(path);
-    if is_gone {
-        for folder in path.ancestors().skip(1) {
-            let stays = staying.iter().any(|staying| staying == folder);
-            if stays || fs::remove_dir(folder).is_err() {
-                break;
-            }
+fn remove_empty_folders(store: &Path, object: &Path, staying: &[&str]) {
+    let below = object.strip_prefix(store).unwrap_or(object);
+    for folder in below.ancestors().skip(1) {
+        let stays = staying.iter().any(|staying| Path::new(staying) == folder);
+        if stays || remove_folder(store, folder).is_err() {
+            break;
         }
     }
-    is_gone
 }
 
-fn remove_file(path: &Path) -> bool {
-    match fs::remove_file(path) {
+fn remove(store: &Path, path: &Path) -> bool {
+    match remove_file(store, path.strip_prefix(store).unwrap_or(path)) {
         Ok(()) => true,
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {

@@ -1,4 +1,7 @@
-use std::os::unix::fs::MetadataExt as _;
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+};
 
 use super::*;
 use crate::{
@@ -63,7 +66,7 @@ fn add_index(store: &Path, times: &[i64]) {
 
 fn files(folder: &Path) -> usize {
     let mut count = 0;
-    let mut walk = Walk::new(&[folder.to_owned()]);
+    let mut walk = Walk::new(folder, &[""]);
     while !walk.advance(|_, found| count += usize::from(found.kind == Kind::Object)) {}
     count
 }
@@ -168,6 +171,68 @@ fn an_index_without_objects_is_pruned_and_its_folders_go() {
         let left = fs::read_dir(store.path().join(folder)).unwrap();
         assert_eq!(left.count(), 0);
     }
+}
+
+#[test]
+fn nothing_is_removed_through_a_symbolic_link() {
+    let outside = store(&[0]);
+    add_index(outside.path(), &[0]);
+    let staged = outside.path().join("v1/index/x.jsonl.zst#1");
+    write(&staged, at(0), 10);
+    let count = files(outside.path());
+    let v1 = outside.path().join("v1");
+
+    let (linked, parts, deep) = (store(&[]), store(&[]), store(&[0]));
+    symlink(&v1, linked.path().join("v1")).unwrap();
+    fs::create_dir(parts.path().join("v1")).unwrap();
+    for part in ["reconciles", "index", "contents"] {
+        symlink(v1.join(part), parts.path().join("v1").join(part)).unwrap();
+    }
+    symlink(&v1, deep.path().join("v1/reconciles/K.g/other")).unwrap();
+    for (store, removed) in [(&linked, 0), (&parts, 0), (&deep, 1)] {
+        assert_eq!(prune(store.path(), bytes(1), at(10)), removed);
+        let mut work = Work::new(store.path(), Retention::default());
+        for look in 0..3 {
+            let after = look * LOOK_EVERY;
+            work.prune(at(DAY) + after, after);
+        }
+    }
+    assert_eq!(files(outside.path()), count);
+    assert!(staged.is_file());
+
+    // The store's own folder may be one: somebody named it.
+    let named = linked.path().join("named");
+    symlink(outside.path(), &named).unwrap();
+    assert_eq!(prune(&named, bytes(1), at(10)), count as u64);
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_while_it_is_walked_costs_nothing_behind_it() {
+    let (store, outside) = (store(&[0]), store(&[0]));
+    let object = object_path(store.path(), at(0));
+    let day = object.parent().unwrap();
+    let behind = object_path(outside.path(), at(0));
+    fs::rename(day, store.path().join("day")).unwrap();
+    symlink(behind.parent().unwrap(), day).unwrap();
+    assert!(!remove(store.path(), &object));
+    remove_empty_folders(store.path(), &object, &[]);
+    assert!(behind.is_file());
+}
+
+#[test]
+fn files_beside_the_store_are_not_taken_for_half_written_ones() {
+    let store = store(&[0]);
+    let (note, left) = ("notes#1", "v1/check.json#1");
+    for name in [note, "other/report#2", left] {
+        write(&store.path().join(name), at(0), 10);
+    }
+    let mut work = Work::new(store.path(), Retention::default());
+    for look in 0..3 {
+        let after = look * LOOK_EVERY;
+        work.prune(at(DAY) + after, after);
+    }
+    let is_there = |name: &str| store.path().join(name).is_file();
+    assert!(is_there(note) && is_there("other/report#2") && !is_there(left));
 }
 
 /// What the history holds of an object that was stored then.
@@ -308,6 +373,20 @@ fn what_is_dated_in_the_future_goes_once_it_was_seen_for_long_enough() {
     work.history
         .object_stored(&subject, Fingerprint::of(b"x"), stored(now, now));
     assert!(links(&mut work.history, &subject, now));
+}
+
+#[test]
+fn a_new_store_is_kept_within_its_age_from_the_start() {
+    let store = store(&[]);
+    let mut work = Work::new(store.path(), hours(2));
+    let hour = |hours| Duration::from_hours(hours);
+    assert_eq!(work.prune(at(0), hour(0)), 0);
+    write(&object_path(store.path(), at(60)), at(60), 10);
+    assert_eq!(work.prune(at(0) + hour(1), hour(1)), 0);
+    assert_eq!(work.prune(at(0) + hour(3), hour(3)), 1);
+    // A clock that jumps ahead is not believed there either.
+    write(&object_path(store.path(), at(DAY)), at(DAY), 10);
+    assert_eq!(work.prune(at(30 * DAY), hour(4)), 0);
 }
 
 #[test]

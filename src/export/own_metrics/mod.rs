@@ -31,7 +31,7 @@ use self::http_client::{Complaint, HttpClient};
 use super::{
     OtlpSettings,
     failure::one_line,
-    transport::{Client, Transport, without_panic},
+    transport::{Client, Transport},
 };
 
 const ADVICE: &str = "check OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL, _HEADERS and _CERTIFICATE, \
@@ -155,11 +155,8 @@ impl OwnMetrics {
 impl PushMetricExporter for OwnMetrics {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let sending = TokioContext::new(self.send(metrics), self.runtime.clone());
-        // NOTE: a panic would end the thread, and with it the metrics.
-        let outcome = without_panic(sending).await.unwrap_or_else(|| {
-            let detail = "the answer is not what the protocol allows";
-            Err(OTelSdkError::InternalFailure(detail.to_owned()))
-        });
+        // A panic is caught and counted where this is called from (`metrics/push.rs`).
+        let outcome = sending.await;
         self.note(&outcome);
         outcome
     }

@@ -5,10 +5,8 @@
 //! machine that is gone.
 
 use std::{
-    fmt, panic,
-    pin::pin,
+    fmt,
     sync::{Mutex, PoisonError},
-    task::Poll,
     time::Duration,
 };
 
@@ -31,6 +29,7 @@ use super::{
     },
     USER_AGENT,
 };
+use crate::panics::{Panics, Task};
 
 const TRACES_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /// Notices a peer that went away between two calls.
@@ -77,11 +76,13 @@ impl Grpc {
         })
     }
 
-    pub(super) async fn send(&self, body: Bytes) -> Result<Bytes, Failure> {
-        let call = without_panic(self.call(self.channel(), body));
+    pub(super) async fn send(&self, body: Bytes, panics: &Panics) -> Result<Bytes, Failure> {
+        // NOTE: tonic panics when the details of a status are not base64, which is the collector's
+        // doing: the call failed, like others.
+        let call = panics.catch_in(Task::Export, self.call(self.channel(), body));
         match tokio::time::timeout(self.timeout, call).await {
-            Ok(Some(answer)) => answer,
-            Ok(None) => Err(Failure::new(
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failure::new(
                 Trouble::Failing,
                 "the answer is not what gRPC allows",
             )),
@@ -128,21 +129,6 @@ impl fmt::Debug for Grpc {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Grpc({})", self.endpoint.uri())
     }
-}
-
-/// `None` if the call panicked.
-///
-/// NOTE: tonic panics when the details of a status are not base64, which is the collector's doing.
-pub(in crate::export) async fn without_panic<T>(call: impl Future<Output = T>) -> Option<T> {
-    let mut call = pin!(call);
-    std::future::poll_fn(|context| {
-        let poll = panic::AssertUnwindSafe(|| call.as_mut().poll(context));
-        match panic::catch_unwind(poll) {
-            Ok(polled) => polled.map(Some),
-            Err(_) => Poll::Ready(None),
-        }
-    })
-    .await
 }
 
 /// Hands messages through as they are.

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use self::grpc::Grpc;
-pub(super) use self::{grpc::without_panic, http::Http};
+pub(super) use self::http::Http;
 use super::{
     ExportSetupError,
     failure::Failure,
     settings::{OtlpSettings, Protocol},
     tls_files::TlsMaterial,
 };
-use crate::tls::install_provider;
+use crate::{panics::Panics, tls::install_provider};
 
 const USER_AGENT: &str = concat!("spanplane/", env!("CARGO_PKG_VERSION"));
 
@@ -81,10 +81,11 @@ impl Transport {
         }
     }
 
-    /// Sends what was encoded, and returns the answer's bytes.
-    pub(super) async fn send(&self, body: Bytes) -> Result<Bytes, Failure> {
+    /// Sends what was encoded, and returns the answer's bytes. A panic over it is counted, and fails
+    /// the call.
+    pub(super) async fn send(&self, body: Bytes, panics: &Panics) -> Result<Bytes, Failure> {
         let answer = match self.client()? {
-            Client::Grpc(grpc) => grpc.send(body).await,
+            Client::Grpc(grpc) => grpc.send(body, panics).await,
             Client::Http(http) => http.send(body).await,
         };
         if answer.is_err() {
