@@ -16,8 +16,8 @@ const REFERENCES: [&str; 6] = [
 /// Ends of keys that hold a name, also where no new word begins: `secretname`.
 const NAMES: [&str; 4] = ["name", "names", "namespace", "namespaces"];
 
-/// Last words of keys that describe a secret: `tokenUrl`, `passwordPolicy`, `secretType`.
-const PROPERTIES: [&str; 25] = [
+/// Last words of keys that only describe a secret: `tokenUrl`, `passwordPolicy`, `secretType`.
+pub const PROPERTIES: [&str; 25] = [
     "algorithm",
     "arn",
     "audience",
@@ -45,12 +45,17 @@ const PROPERTIES: [&str; 25] = [
     "versions",
 ];
 
-/// Parts of keys that hold the name of a Secret or of a key in one, by convention.
+/// Parts of keys that hold the name of a Secret or of a key in one, by convention, if nothing follows
+/// but one of [`ENDS_OF_CONVENTIONS`].
 const CONVENTIONS: [&[&str]; 3] = [
     &["existing", "secret"],
     &["image", "pull", "secret"],
     &["connection", "secret", "key"],
 ];
+
+/// Ends of these keys, also where no new word begins: `existingSecretPasswordKey`, and not
+/// `existingSecretPassword`.
+const ENDS_OF_CONVENTIONS: [&str; 2] = ["key", "keys"];
 
 /// Keys below which nothing is a secret by its key alone.
 const KEYS_OF_REFERENCES: [&str; 3] = ["labels", "managedFields", "matchLabels"];
@@ -61,7 +66,7 @@ pub(super) fn names_secret(key: &str) -> bool {
     has_secret_word(key)
         && !names_reference(key)
         && !PROPERTIES.iter().any(|word| ends_with_word(key, word))
-        && !CONVENTIONS.iter().any(|words| contains_words(key, words))
+        && !is_convention(key)
 }
 
 /// A key without the domain that keys of annotations begin with, which says who reads them.
@@ -157,26 +162,41 @@ fn tail<'k>(key: &'k str, word: &str) -> Option<(Option<u8>, &'k str)> {
         .then(|| (before.bytes().last(), tail))
 }
 
-/// Whether words are in a key, one behind the other.
-fn contains_words(key: &str, words: &[&str]) -> bool {
-    let key = key.as_bytes();
-    (0..key.len()).any(|at| starts_with_words(key.get(at..).unwrap_or_default(), words))
+/// Whether a key holds the name of a Secret, or of a key in one, by convention.
+fn is_convention(key: &str) -> bool {
+    let bytes = key.as_bytes();
+    let names_key = || {
+        ENDS_OF_CONVENTIONS
+            .iter()
+            .any(|word| tail(key, word).is_some())
+    };
+    (0..bytes.len()).any(|at| {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let mut behind = CONVENTIONS
+            .iter()
+            .filter_map(|words| behind_words(rest, words));
+        behind.any(|behind| matches!(behind, [] | [b's' | b'S']) || names_key())
+    })
 }
 
 /// Whether a key begins with words, in any case, with at most one separator between two of them.
 fn starts_with_words(key: &[u8], words: &[&str]) -> bool {
+    behind_words(key, words).is_some()
+}
+
+/// What follows the words that a key begins with.
+fn behind_words<'k>(key: &'k [u8], words: &[&str]) -> Option<&'k [u8]> {
     let [word, others @ ..] = words else {
-        return true;
+        return Some(key);
     };
-    let Some((head, rest)) = key.split_at_checked(word.len()) else {
-        return false;
-    };
-    let behind_separator = rest
-        .split_first()
-        .filter(|(first, _)| is_separator(**first));
-    head.eq_ignore_ascii_case(word.as_bytes())
-        && (starts_with_words(rest, others)
-            || behind_separator.is_some_and(|(_, rest)| starts_with_words(rest, others)))
+    let (head, rest) = key.split_at_checked(word.len())?;
+    if !head.eq_ignore_ascii_case(word.as_bytes()) {
+        return None;
+    }
+    behind_words(rest, others).or_else(|| match rest {
+        [first, rest @ ..] if is_separator(*first) => behind_words(rest, others),
+        _ => None,
+    })
 }
 
 /// Whether this byte may separate the words of a key.
@@ -216,6 +236,10 @@ mod tests {
             "password/prod",
             "app/token/",
             "/token/x",
+            "imagePullSecretPassword",
+            "existingSecretToken",
+            "existing_secret_password",
+            "connectionSecretKeyPassword",
         ] {
             assert!(names_secret(key), "{key}");
         }
@@ -237,7 +261,13 @@ mod tests {
             "fromConnectionSecretKey",
             "existingSecret",
             "existingSecretPasswordKey",
+            "existing-secret-password-keys",
+            "EXISTINGSECRETKEY",
+            "existingSecretNamespace",
+            "existingSecretTokenRef",
+            "imagePullSecret",
             "imagePullSecrets",
+            "connectionSecretKeys",
             "tokenUrl",
             "token_type",
             "passwordPolicy",

@@ -32,6 +32,7 @@ use regex::RegexSet;
 pub use self::{
     edits::MAX_VALUES,
     embedded::{MAX_EMBEDDED_BYTES, MAX_STRINGS},
+    keys::PROPERTIES,
     scan::MAX_DEPTH,
 };
 use self::{edits::apply, embedded::is_json, scan::find_secret_values, words::Search};

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What payloads are made of, and what redaction looks at.
-const KEYS: [&str; 63] = [
+const KEYS: [&str; 66] = [
     "a",
     "annotations",
     "apiKey",
@@ -24,6 +24,9 @@ const KEYS: [&str; 63] = [
     "data",
     "desired",
     "existingSecret",
+    "existingSecretPasswordKey",
+    "existingSecretToken",
+    "imagePullSecretPassword",
     "fieldPath",
     "fs",
     "fromConnectionSecretKey",

@@ -117,7 +117,8 @@ static PROPERTY: LazyLock<Regex> = LazyLock::new(|| {
 });
 static CONVENTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        "(?i-u)existing[-_. ]?secret|image[-_. ]?pull[-_. ]?secret|connection[-_. ]?secret[-_. ]?key",
+        "(?i-u:existing[-_. ]?secret|image[-_. ]?pull[-_. ]?secret|connection[-_. ]?secret[-_. ]?key)\
+         (?:(?i-u:s)?$|(?s:.*)(?i-u:keys?)$)",
     )
 });
 /// What the keys of annotations begin with.

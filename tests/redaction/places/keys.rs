@@ -1,11 +1,23 @@
 //! Keys such as `password`, and keys that only look like that.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
+use spanplane::redact::PROPERTIES;
 
 use super::{
     DEFAULTS, Flags, Place, covered, covered_text, desired, kept, not_covered, observed,
     with_input, with_spec,
 };
+
+/// What is not a secret since it only describes one.
+static PROPERTIES_IN_WORDS: LazyLock<String> = LazyLock::new(|| {
+    let words = PROPERTIES.map(|word| format!("`{word}`"));
+    let words = words.join(", ");
+    format!(
+        "what only describes a secret, such as `tokenUrl`, by the last word of its key: {words}"
+    )
+});
 
 /// A spec with the canary under all of these keys.
 fn under(keys: &[&str], value: &str) -> Value {
@@ -25,6 +37,7 @@ pub(super) fn places() -> Vec<Place> {
     places
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn secrets() -> Vec<Place> {
     vec![
         covered("`password`, `passwd`, `passphrase`", |canary| {
@@ -82,6 +95,20 @@ fn secrets() -> Vec<Place> {
             },
         ),
         covered("`secretKey`", |canary| under(&["secretKey"], canary)),
+        covered(
+            "such a word behind the name of a Secret: `existingSecretToken`, `imagePullSecretPassword`",
+            |canary| {
+                under(
+                    &[
+                        "existingSecretToken",
+                        "existing-secret-password",
+                        "imagePullSecretPassword",
+                        "connectionSecretKeyPassword",
+                    ],
+                    canary,
+                )
+            },
+        ),
         covered("such a key in the XR's spec or status", |canary| {
             json!({"observed": {"composite": {"resource": {"kind": "Login",
                 "spec": {"adminPassword": canary}, "status": {"adminPassword": canary}}}}})
@@ -115,6 +142,10 @@ fn secrets() -> Vec<Place> {
                     canary,
                 )
             },
+        ),
+        covered(
+            "such a key whose last word only ends like one that describes a secret: `tokencurl`",
+            |canary| under(&["tokencurl", "passwordbackpath"], canary),
         ),
         covered_text("such a key, written with escapes", |canary| {
             format!(r#"{{"spec":{{"p\u0061ssword":"{canary}"}}}}"#)
@@ -151,18 +182,25 @@ fn pairs() -> Vec<Place> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn references() -> Vec<Place> {
     vec![
         kept(
-            "keys that end in `Name`, `Namespace` or `Ref`: `secretName`, `tokenSecretRef`",
+            "keys that end in `Name`, `Namespace`, `Ref`, `Reference` or `Selector`, or the plural: `secretName`, `tokenSecretRef`",
             |name| {
                 under(
                     &[
                         "secretName",
-                        "secretNamespace",
-                        "tokenSecretRef",
                         "secretNames",
+                        "secretname",
+                        "secretNamespace",
+                        "secretNamespaces",
+                        "tokenSecretRef",
                         "secretRefs",
+                        "secretReference",
+                        "token_references",
+                        "secretSelector",
+                        "tokenSelectors",
                     ],
                     name,
                 )
@@ -206,34 +244,36 @@ fn references() -> Vec<Place> {
             with_spec(&json!({"imagePullSecrets": [{"name": name}], "secrets": [name]}))
         }),
         kept(
-            "names of Secrets by convention: `existingSecret`, `fromConnectionSecretKey`",
+            "names of Secrets, and of keys in them, by convention: `existingSecret`, `existingSecretPasswordKey`, `imagePullSecret`, `fromConnectionSecretKey`",
             |name| {
                 under(
                     &[
                         "existingSecret",
+                        "existingSecrets",
                         "existingSecretPasswordKey",
+                        "existingSecretKeys",
+                        "imagePullSecret",
+                        "imagePullSecrets",
+                        "connectionSecretKey",
                         "fromConnectionSecretKey",
+                        "toConnectionSecretKey",
                     ],
                     name,
                 )
             },
         ),
-        kept(
-            "what only describes a secret: `tokenUrl`, `passwordPolicy`, `secretType`, `tokenTTL`",
-            |text| {
-                under(
-                    &[
-                        "tokenUrl",
-                        "token_endpoint",
-                        "passwordPolicy",
-                        "secretType",
-                        "tokenTTL",
-                        "secretPath",
-                    ],
-                    text,
-                )
-            },
-        ),
+        kept(&PROPERTIES_IN_WORDS, |text| {
+            let keys = PROPERTIES.map(|word| {
+                let (first, rest) = word.split_at(1);
+                [
+                    format!("token{}{rest}", first.to_uppercase()),
+                    format!("token_{word}"),
+                    format!("TOKEN-{}", word.to_uppercase()),
+                ]
+            });
+            let keys: Vec<_> = keys.iter().flatten().map(String::as_str).collect();
+            under(&keys, text)
+        }),
         kept("`managedFields`", |name| {
             observed(
                 &json!({"metadata": {"managedFields": [{"fieldsV1": {"f:spec": {"f:password": {}}}, "manager": name}]}}),

@@ -1,7 +1,7 @@
 //! Every place in which a secret, or something that looks like one, may be, and whether it is
 //! redacted. docs/redaction.md is made from this table.
 //!
-//! Uses nothing but `serde_json` and `base64`, so that other tests can include it.
+//! Uses nothing but `spanplane`, `serde_json` and `base64`, so that other tests can include it.
 
 mod annotations;
 mod connections;
