@@ -1,4 +1,5 @@
-//! The table of places holds, with the redactor alone and through a whole sidecar.
+//! The table of places holds with the redactor alone; `tests/faults` sends the places that are
+//! covered through a whole sidecar.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
