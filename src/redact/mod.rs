@@ -12,8 +12,8 @@
 //! Keys stay, values become `**REDACTED**`. Invariant: every byte outside of a redacted value is
 //! the byte that came; a payload with nothing to redact is handed back as it is. What can't be
 //! searched (it isn't JSON, or has too many values to keep track of) is withheld whole if it so
-//! much as mentions a secret. Memory is bounded whatever the payload: one copy of it, and a few
-//! megabytes.
+//! much as mentions a secret. Memory is bounded whatever the payload: besides the payload itself one
+//! copy of it, and a few megabytes.
 
 mod edits;
 mod embedded;

@@ -10,7 +10,7 @@ use super::{
     Budget,
 };
 
-/// A payload, and a copy of it without its secrets.
+/// A payload, and a copy of it without its secrets: `tests/redaction_memory.rs` holds it to that.
 const COPIES: usize = 2;
 
 /// The memory that messages share with what is made of them.
