@@ -1,6 +1,7 @@
 //! A real S3 server in this process, that can be told to fail.
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     net::SocketAddr,
     sync::{Arc, Mutex},
@@ -63,6 +64,8 @@ pub struct S3Server {
     writes: watch::Sender<usize>,
     /// Paths of writes, taken or not.
     tries: Arc<Mutex<Vec<String>>>,
+    /// Those of temporary credentials that requests came with.
+    session_tokens: Arc<Mutex<BTreeSet<String>>>,
     accepting: JoinHandle<()>,
     folder: TempDir,
 }
@@ -82,10 +85,12 @@ impl S3Server {
         let writes = watch::Sender::new(0);
         let writing = Arc::new(tokio::sync::Mutex::new(()));
         let tries = Arc::default();
+        let session_tokens = Arc::default();
         let counters = Arc::new(Counters {
             failures: failures.clone(),
             writes: writes.clone(),
             tries: Arc::clone(&tries),
+            session_tokens: Arc::clone(&session_tokens),
         });
         #[expect(
             clippy::disallowed_methods,
@@ -124,6 +129,7 @@ impl S3Server {
             failures,
             writes,
             tries,
+            session_tokens,
             accepting,
             folder,
         }
@@ -167,6 +173,11 @@ impl S3Server {
     pub fn tries_of(&self, word: &str) -> usize {
         let tries = self.tries.lock().unwrap();
         tries.iter().filter(|path| path.contains(word)).count()
+    }
+
+    /// Whether a request came with this one, of temporary credentials.
+    pub fn has_seen_session_token(&self, token: &str) -> bool {
+        self.session_tokens.lock().unwrap().contains(token)
     }
 
     /// Every line of the index, as it is in the bucket.
@@ -222,6 +233,7 @@ struct Counters {
     failures: watch::Sender<usize>,
     writes: watch::Sender<usize>,
     tries: Arc<Mutex<Vec<String>>>,
+    session_tokens: Arc<Mutex<BTreeSet<String>>>,
 }
 
 async fn answer(
@@ -235,7 +247,12 @@ async fn answer(
         failures,
         writes,
         tries,
+        session_tokens,
     } = counters;
+    if let Some(token) = request.headers().get("x-amz-security-token") {
+        let token = token.to_str().unwrap().to_owned();
+        session_tokens.lock().unwrap().insert(token);
+    }
     let is_write = matches!(*request.method(), hyper::Method::PUT | hyper::Method::POST);
     let is_check = request.uri().path().ends_with("/check.json");
     let mood = *moods.borrow();
