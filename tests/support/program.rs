@@ -40,7 +40,12 @@ impl Place {
 
     /// The program with only the socket set, as after an exchange of the image.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spanplane"));
+        self.command_of(env!("CARGO_BIN_EXE_spanplane").as_ref())
+    }
+
+    /// The same of another file, which may start the program.
+    pub fn command_of(&self, file: &Path) -> Command {
+        let mut command = Command::new(file);
         command
             .env_clear()
             .env("PIPELINE_INSPECTOR_SOCKET", self.socket())
