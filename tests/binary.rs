@@ -6,6 +6,7 @@
 mod support;
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::Path,
@@ -17,9 +18,10 @@ use spanplane::record::{Record, RecordKind};
 use support::{
     PATIENCE, assert_all_payloads_stored, capture, documents, emit_all, folder_archive, message,
     program::{Place, Running},
+    s3::{Mood, S3Server},
     until,
 };
-use tokio::{io::AsyncWriteExt as _, sync::watch, task::JoinSet};
+use tokio::{io::AsyncWriteExt as _, process::Command, sync::watch, task::JoinSet};
 
 /// The timeout of the chart's probes.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -139,17 +141,142 @@ async fn a_message_at_which_the_process_is_killed_twice_is_skipped_and_kept() {
     assert!(listed.contains("the process died 2 times"), "{listed}");
 }
 
-#[tokio::test]
-async fn what_lies_on_disk_is_nobody_elses_business() {
-    let place = Place::new();
-    let running = place.start(&[]).await;
-    emit_all(&mut place.client(), &capture("operation")).await;
-    let spool = fs::read_dir(place.data_dir().join("spool")).unwrap();
-    for entry in spool.chain(fs::read_dir(place.data_dir()).unwrap()) {
-        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o027, 0, "others can read raw payloads: {mode:o}");
+/// Whether something is a folder, and its permissions.
+type Entry = (bool, u32);
+
+/// The program under another umask than the one that it sets.
+fn start_under(umask: &str, place: &Place, flags: &[&str]) -> Command {
+    let mut command = place.command_of("/bin/sh".as_ref());
+    let script = format!("umask {umask}; exec \"$0\" \"$@\"");
+    command
+        .args(["-c", &script, env!("CARGO_BIN_EXE_spanplane")])
+        .args(flags);
+    command
+}
+
+/// What is in a folder and below it, and their modes, by their paths in it.
+fn modes_below(folder: &Path) -> BTreeMap<String, Entry> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(current) = folders.pop() {
+        for entry in fs::read_dir(current).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(folder).unwrap().to_str().unwrap();
+            let mode = metadata.permissions().mode() & 0o7777;
+            found.insert(name.to_owned(), (metadata.is_dir(), mode));
+            if metadata.is_dir() {
+                folders.push(path);
+            }
+        }
     }
-    running.terminate().await;
+    found
+}
+
+/// Checks what a program that has ended left behind, the folder of its socket included.
+fn assert_private(place: &Place, expected: &[&str]) {
+    let found = modes_below(place.path());
+    for (path, (is_folder, mode)) in &found {
+        // Nobody can connect to what is left of a socket.
+        if !path.ends_with("run/socket") {
+            let allowed = if *is_folder { 0o750 } else { 0o640 };
+            assert_eq!(*mode, allowed, "{path} has {mode:o}");
+        }
+    }
+    for path in expected {
+        let path = format!("run/spanplane/{path}");
+        let is_there = |found: &String| found.strip_prefix(&path).is_some();
+        let has_any = found
+            .iter()
+            .any(|(found, (is_folder, _))| !is_folder && is_there(found));
+        assert!(has_any, "no file {path} among {found:?}");
+    }
+}
+
+/// A reconcile of one step, which ends it.
+fn failed_reconcile(trace: &str) -> [Record; 2] {
+    let request = format!("{{\"of\":\"{trace}\"}}");
+    let response = r#"{"results":[{"severity":"SEVERITY_FATAL","message":"no"}]}"#;
+    [
+        message(trace, 0, RecordKind::Request, &request),
+        message(trace, 0, RecordKind::Response, response),
+    ]
+}
+
+#[tokio::test]
+async fn what_waits_on_disk_is_nobody_elses_business() {
+    let place = Place::new();
+    let server = S3Server::start().await;
+    let start = || async {
+        let mut command = start_under("0000", &place, &["--shutdown-timeout=5m"]);
+        command
+            .env("SPANPLANE_STORE", S3Server::url("prefix"))
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+            .env("AWS_ENDPOINT_URL", server.endpoint())
+            .env("AWS_ACCESS_KEY_ID", "inspector")
+            .env("AWS_SECRET_ACCESS_KEY", "inspector-secret")
+            .env("AWS_REGION", "us-east-1");
+        Running::wait_for(command.spawn().unwrap()).await
+    };
+    let has_file = |folder: &str| {
+        let entries = fs::read_dir(place.data_dir().join(folder));
+        let mut entries = entries.into_iter().flatten();
+        entries.any(|entry| entry.unwrap().path().is_file())
+    };
+    server.set(Mood::Refuses("xr-of-bad"));
+    let mut running = start().await;
+    for trace in ["good-1", "bad", "good-2"] {
+        emit_all(&mut place.client(), &failed_reconcile(trace)).await;
+    }
+    until("it is refused", || has_file("quarantine")).await;
+    server.set(Mood::Unavailable);
+    emit_all(&mut place.client(), &failed_reconcile("waiting")).await;
+    until("everything waits", || {
+        ["objects", "index", "traces"]
+            .iter()
+            .all(|what| has_file(&format!("outbox/{what}")))
+    })
+    .await;
+    running.child.kill().await.unwrap();
+    assert_private(
+        &place,
+        &[
+            "history.jsonl",
+            "lock",
+            "outbox/index/",
+            "outbox/objects/",
+            "outbox/traces/",
+            "quarantine/",
+            "spool/",
+            "store-state.json",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn what_is_stored_on_disk_is_nobody_elses_business() {
+    let place = Place::new();
+    let [request, response] = failed_reconcile("split");
+    // What comes with a restart in between is joined in the store.
+    for record in [request, response] {
+        let command = start_under("0077", &place, &["--shutdown-timeout=5m"]).spawn();
+        let running = Running::wait_for(command.unwrap()).await;
+        emit_all(&mut place.client(), &[record]).await;
+        let (status, _, log) = running.terminate().await;
+        assert!(status.success(), "{log}");
+    }
+    assert_private(
+        &place,
+        &[
+            "history.jsonl",
+            "lock",
+            "spool/",
+            "store-state.json",
+            "store/v1/index/",
+            "store/v1/reconciles/",
+            "store/v1/replace.lock",
+        ],
+    );
 }
 
 #[tokio::test]
