@@ -4,7 +4,8 @@
 //! Invariant: what the machine can't do (mount namespaces take root) is said in a line that begins
 //! with `LEFT OUT`, and is no failure.
 
-#![cfg(all(test, target_os = "linux"))]
+#![cfg(test)]
+#![cfg(target_os = "linux")]
 
 mod support;
 
@@ -110,7 +111,12 @@ fn run(place: &Place, program: &Path) {
         for folder in [place.path(), Path::new("/"), Path::new("/etc")] {
             let written = fs::write(folder.join("spanplane-test"), "");
             let kind = written.unwrap_err().kind();
-            assert_eq!(kind, io::ErrorKind::ReadOnlyFilesystem, "{folder:?}");
+            assert_eq!(
+                kind,
+                io::ErrorKind::ReadOnlyFilesystem,
+                "{}",
+                folder.display()
+            );
         }
         let store = volume_of(place).join("bucket");
         let mut command = place.command_of(program);
