@@ -82,11 +82,8 @@ pub(crate) fn run(args: QuarantineArgs) -> anyhow::Result<ExitCode> {
                      starts"
                 ),
             });
-            for message in &stuck {
-                tell(&format!("error: {}", cannot_retry(message)));
-            }
-            if !stuck.is_empty() {
-                return Ok(ExitCode::FAILURE);
+            if let Some(message) = stuck.first() {
+                return Err(cannot_retry(message));
             }
         }
         Action::Rm { ids, home } => {

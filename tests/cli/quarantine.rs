@@ -93,7 +93,7 @@ fn a_message_is_sent_again_unless_an_earlier_version_kept_it() {
         std::fs::write(quarantine.join(name), "a message").unwrap();
     }
     let output = ask(folder.path(), &["retry", "3", "4"]);
-    assert_eq!(code_of(&output), 1);
+    assert_eq!(code_of(&output), 3);
     let told = text_of(&output.stderr);
     assert!(told.contains("cannot send 4 again: an earlier version"));
     assert!(
@@ -104,7 +104,7 @@ fn a_message_is_sent_again_unless_an_earlier_version_kept_it() {
     assert_eq!(code_of(&ask(folder.path(), &["retry", "3"])), 0);
     assert!(listed(folder.path()).contains(&(3, true)));
     let output = ask(folder.path(), &["retry"]);
-    assert_eq!(code_of(&output), 1);
+    assert_eq!(code_of(&output), 3);
     let told = text_of(&output.stderr);
     assert!(told.starts_with("3 to be sent again"), "{told}");
     assert!(told.contains("cannot send 4 again"), "{told}");
