@@ -101,7 +101,7 @@ async fn a_message_at_which_the_process_is_killed_twice_is_skipped_and_kept() {
     let before = message("before", 0, RecordKind::Request, r#"{"good":1}"#);
     let after = message("after", 0, RecordKind::Request, r#"{"good":2}"#);
     // Printed into a pipe that nobody reads, it is processed for ever.
-    let large = format!("{{\"deadly\":\"{}\"}}", "x".repeat(500_000));
+    let large = format!("{{\"deadly\":\"{}\"}}", "x".repeat(200_000));
     let deadly = message("deadly", 0, RecordKind::Request, &large);
     let offset = u32::try_from(8 + 32 + before.message.len()).unwrap();
     for life in 0..2 {
@@ -162,7 +162,7 @@ async fn a_message_at_which_the_process_is_killed_twice_is_skipped_and_kept() {
 async fn a_stop_that_runs_out_of_time_is_not_blamed_on_what_is_processed() {
     let place = Place::new();
     // Printed into a pipe that nobody reads, it is processed for ever.
-    let large = format!("{{\"slow\":\"{}\"}}", "x".repeat(500_000));
+    let large = format!("{{\"slow\":\"{}\"}}", "x".repeat(200_000));
     let slow = message("slow", 0, RecordKind::Request, &large);
     for life in 0..3 {
         let mut running = place

@@ -221,7 +221,11 @@ async fn without_leave_to_read_parts_are_stored_beside_each_other() {
         // That may be for a moment only.
         for waiting in [
             place.process(-10).at(LATER),
-            place.process(-10).at(LATER).denied_before().failing_for(599),
+            place
+                .process(-10)
+                .at(LATER)
+                .denied_before()
+                .failing_for(599),
         ] {
             let early = { waiting }.send(0..2).await;
             assert!(matches!(early, Err(UploadError::Early)), "{early:?}");
