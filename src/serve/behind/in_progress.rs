@@ -121,6 +121,15 @@ impl Note {
     }
 }
 
+/// Leaves the file of a process that died at this record, as others had before.
+#[cfg(test)]
+pub(super) fn accuse(disk: SharedDisk, path: PathBuf, position: Position, before: u32) {
+    let (note, _) = InProgress::open(disk, path);
+    let current = Deaths::from([(position, before)]);
+    // On a disk that is full, it did not.
+    drop(note.write(current, Deaths::new()));
+}
+
 fn encode((position, deaths): (Position, u32)) -> Vec<u8> {
     let mut entry = Vec::with_capacity(ENTRY_BYTES);
     entry.extend(position.segment.0.to_le_bytes());

@@ -15,10 +15,14 @@ use super::{
     store::SimulatedStore,
 };
 use crate::{
-    disk::simulated::{Death, SimulatedDisk},
-    outbox::{Quarantinable, Quarantine},
+    disk::{
+        Disk as _,
+        simulated::{Death, SimulatedDisk},
+    },
+    outbox::{Quarantinable, Quarantine, Quarantined},
     reconcile::PayloadHash,
-    record::RecordKind,
+    record::{Position, RecordKind, SegmentId},
+    serve::behind::in_progress::accuse,
     time::{Clock, Timestamp},
 };
 
@@ -26,6 +30,10 @@ use crate::{
 pub(super) const SPOOL_BYTES: u64 = 256 * 1024;
 /// Where the clock stands at first, in seconds after the earliest time that it can be set to.
 pub(super) const MOST_BEHIND: u64 = 600;
+
+/// In one of so many worlds, messages are thought to kill processes.
+const WORLDS: u64 = 8;
+const ACCUSING: u64 = 5;
 
 const QUARANTINE: &str = "data/quarantine";
 
@@ -123,6 +131,33 @@ impl World {
                 self.ledger.remove(&lost);
             }
         }
+        if self.seed % WORLDS == ACCUSING {
+            self.accuse();
+        }
+    }
+
+    /// As far as the next process can tell, two have died at the first record of some segment.
+    fn accuse(&mut self) {
+        let folder = FilePath::new("data/spool");
+        let entries = self.disk.list(folder).unwrap_or_default();
+        let names = entries
+            .iter()
+            .filter_map(|entry| entry.name.strip_suffix(".seg"));
+        let segments: Vec<u64> = names.filter_map(|name| name.parse().ok()).collect();
+        // NOTE: not the world's: what happens in it does not depend on this.
+        let mut random = fastrand::Rng::with_seed(self.seed ^ self.disk.operations());
+        if let Some(segment) = random.choice(&segments) {
+            let first = Position {
+                segment: SegmentId(*segment),
+                offset: 8,
+            };
+            let disk = Arc::new(self.disk.clone());
+            accuse(disk, folder.join("in-progress"), first, 1);
+        }
+    }
+
+    pub(super) fn quarantined(&self) -> Vec<Quarantined> {
+        Quarantine::list(&self.disk, FilePath::new(QUARANTINE)).unwrap()
     }
 
     /// No more faults; a person has sent again what was refused.
@@ -133,8 +168,7 @@ impl World {
         self.store.set_failing(0);
         self.store.set_refusing(0);
         self.is_collector_away = false;
-        let refused = Quarantine::list(&self.disk, FilePath::new(QUARANTINE)).unwrap();
-        for file in &refused {
+        for file in &self.quarantined() {
             if file.what == Quarantinable::Message {
                 self.count("message in quarantine");
             } else {
