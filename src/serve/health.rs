@@ -133,12 +133,14 @@ mod tests {
     use super::*;
     use crate::archive::Trouble;
 
+    const ENDLESS: &str = "/endless";
+
     /// A client that asks several times at once and reads nothing.
     async fn asking_without_end(address: SocketAddr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         let mut client = socket.connect(address).await.unwrap();
-        let ask = "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n".repeat(8);
+        let ask = format!("GET {ENDLESS} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(8);
         client.write_all(ask.as_bytes()).await.unwrap();
         client
     }
@@ -161,7 +163,7 @@ mod tests {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let routes = routes(health).route("/endless", endless);
+        let routes = routes(health).route(ENDLESS, endless);
         tokio::spawn(serve_briefly(routes, listener, CancellationToken::new()));
 
         let mut others = Vec::new();
