@@ -45,10 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const LINKED: Duration = Duration::from_hours(24);
 /// Looking for other parts is given up if the store still refuses it after as many tries.
 const LOOKS: u32 = 10;
-/// After as many tries and so much time, whoever may not list or read never may. Until then
-/// credentials may be renewed, or a policy put right.
-pub(super) const DENIALS: u32 = 6;
-pub(super) const DENIED_FOR: Duration = Duration::from_mins(10);
+/// After as many tries, some five minutes with the usual pauses, whoever may not list or read never
+/// may. Until then credentials may be renewed, or a policy put right.
+pub(super) const DENIALS: u32 = 12;
 /// Others may change a reconcile's objects as often while a part is added.
 const ROUNDS: u32 = 16;
 
@@ -268,10 +267,7 @@ impl Delivery<'_> {
 
     /// Credentials may be out of date for a while; whoever is denied again and again may not read.
     fn may_be_allowed_later(&self, error: &StoreError) -> bool {
-        let Shipment {
-            tries, failing_for, ..
-        } = self.shipment;
-        error.trouble == Trouble::AccessDenied && (*tries < DENIALS || *failing_for < DENIED_FOR)
+        error.trouble == Trouble::AccessDenied && self.shipment.tries < DENIALS
     }
 
     fn may_look_again(&self, error: &StoreError) -> bool {

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use self::watched::{Asked, Watched};
 use super::{
     Archive, Compression, Key, ObjectWriter,
-    delivery::{DENIALS, DENIED_FOR, Delivered, deliver},
+    delivery::{DENIALS, Delivered, deliver},
     local::LocalStore,
     standing::Witness,
     store::OpenStore,
@@ -165,7 +165,6 @@ impl Process {
     fn denied_before(self) -> Self {
         Self {
             tries: DENIALS,
-            failing_for: Some(DENIED_FOR),
             ..self
         }
     }
