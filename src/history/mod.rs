@@ -228,7 +228,8 @@ impl History {
         });
     }
 
-    /// An object is in the store now.
+    /// An object that is known to be on its way is in the store now. One that is not, since other
+    /// rules redacted it or it was lost, is not linked to.
     pub fn object_stored(
         &mut self,
         subject: &SubjectIdentity,
@@ -240,7 +241,7 @@ impl History {
             .zip(stored.stored_at)
             .is_some_and(|(pruned, at)| at <= pruned);
         self.change(subject, |entry| {
-            if entry.last.fingerprint == fingerprint {
+            if entry.last.fingerprint == fingerprint && entry.last.object.is_some() {
                 entry.last.object = (!is_gone).then_some(stored);
             }
         });

@@ -154,10 +154,11 @@ impl Desk {
             {
                 let parcel = self.behind.parcels.find(job.trace_id(), job.fingerprint);
                 let mut line = line.clone();
-                line.object.state = match &last.object {
-                    Some(object) if object.stored_at.is_some() => PayloadState::Stored,
-                    Some(_) => PayloadState::Queued,
-                    None => PayloadState::Dropped,
+                let noted = self.behind.index.find(&line.trace_id, 0, line.coverage());
+                line.object.state = match (&last.object, noted) {
+                    (Some(object), _) if object.stored_at.is_some() => PayloadState::Stored,
+                    (_, Some(noted)) => noted.state,
+                    (_, None) => PayloadState::Queued,
                 };
                 self.settle_or_await(parcel, line, ticket);
                 return Ok(());
@@ -233,8 +234,8 @@ impl Desk {
             // For what the next one is compared with.
             let (reading, _) = self.read_payloads(job, io::sink())?;
             let (fields, ..) = self.advance_fields(job, &reading.summary);
-            let is_whole = reading.report.unreadable == 0;
-            self.note_last(job, &label.line, fields, is_whole);
+            // NOTE: the next one is not equal to it: other rules may have redacted it.
+            self.note_last(job, &label.line, fields, false);
             self.settle_or_await(Some(parcel), label.line, ticket);
             return Ok(());
         }
@@ -328,17 +329,8 @@ impl Desk {
         let (Reading { summary, report }, _) = self.read_payloads(job, io::sink())?;
         let (context, fields) = self.context_of(job, &summary);
         let line = line_of(reconcile, summary, report.steps, object, context);
-        self.note_last(job, &line, fields, report.unreadable == 0);
-        if line.object.state == PayloadState::Stored && job.is_comparable() {
-            let stored = LastObject {
-                key: line.object.key.as_str().into(),
-                started_at: line.started_at,
-                stored_at: Some(self.behind.clock.now()),
-                bytes: line.object.bytes,
-            };
-            let history = &mut self.behind.history;
-            history.object_stored(&job.subject, job.fingerprint, stored);
-        }
+        // NOTE: the next one is not equal to it: other rules may have redacted it.
+        self.note_last(job, &line, fields, false);
         self.settle(&line, ticket);
         Ok(true)
     }
@@ -413,7 +405,7 @@ impl Desk {
         (fields.to_bytes(), flapping, count)
     }
 
-    fn note_last(&mut self, job: &Job, line: &Line, fields: Vec<u8>, is_whole: bool) {
+    fn note_last(&mut self, job: &Job, line: &Line, fields: Vec<u8>, is_linkable: bool) {
         if !job.is_comparable() {
             return;
         }
@@ -426,8 +418,8 @@ impl Desk {
             previous,
             ended_at: line.ended_at,
             fingerprint: job.fingerprint,
-            // What lost a payload is not what the next can be linked to.
-            object: is_whole.then(|| LastObject {
+            // What lost a payload, or is of an earlier process, is not what the next can be linked to.
+            object: is_linkable.then(|| LastObject {
                 key: line.object.key.as_str().into(),
                 started_at: line.started_at,
                 stored_at: None,

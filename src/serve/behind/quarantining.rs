@@ -57,14 +57,18 @@ impl Desk {
         }
     }
 
-    /// Its index entry and its spans say `queued`: it is not in the store, and not lost.
+    /// Its index entry and its spans say `queued`: it is not in the store, and not lost. One that is
+    /// damaged is, unless its messages are in the log still and it is made again.
     pub(super) fn quarantine_parcel(
         &mut self,
         parcel: ParcelId,
         mut label: Label,
         failure: &UploadError,
     ) -> io::Result<()> {
-        label.line.object.state = PayloadState::Queued;
+        label.line.object.state = match failure {
+            UploadError::Damaged(_) => PayloadState::Dropped,
+            _ => PayloadState::Queued,
+        };
         let is_noted = self.behind.parcels.is_retried(parcel);
         if !is_noted {
             // NOTE: before it is noted. What is noted is not sealed again.
