@@ -22,7 +22,8 @@ use spanplane::{
     time::Timestamp,
 };
 use support::{
-    Home, PATIENCE, assert_all_payloads_stored, counted, fill_spool, get, message, message_at,
+    Home, PATIENCE, assert_all_payloads_stored, capture, counted, fill_spool, get, message,
+    message_at,
     s3::{Mood, S3Server},
     stop, until,
 };
@@ -554,6 +555,54 @@ async fn an_object_that_the_loss_of_power_damaged_is_made_again_from_its_message
     let states = states(&server);
     assert_eq!(states.len(), 4);
     assert!(states.values().all(|state| state == "stored"), "{states:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_equal_to_what_an_earlier_process_redacted_by_other_rules() {
+    let server = S3Server::start().await;
+    let home = Home::with_s3(&server);
+    // The same reconcile again and again.
+    let mut records = capture("steady-idle");
+    let later = records.split_off(records.len() / 2);
+    fill_spool(&home.data_dir(), &records).await;
+    let spool: Vec<_> = files_in(&home.data_dir().join("spool"));
+    server.set(Mood::Unavailable);
+    let sidecar = home.start(&["--shutdown-timeout=10ms"]).await;
+    let objects = home.data_dir().join("outbox/objects");
+    until("objects wait", || !files_in(&objects).is_empty()).await;
+    drop(sidecar.run_until(std::future::ready(())).await);
+
+    // As if it had been killed before it could note that the messages are done.
+    for folder in ["spool", "outbox/index"] {
+        std::fs::remove_dir_all(home.data_dir().join(folder)).unwrap();
+    }
+    std::fs::remove_file(home.data_dir().join("history.jsonl")).unwrap();
+    std::fs::create_dir(home.data_dir().join("spool")).unwrap();
+    for (path, content) in spool {
+        std::fs::write(path, content).unwrap();
+    }
+    server.set(Mood::Works);
+    home.play(&["--redact=/meta/tag"], &later).await;
+
+    let since = later[0].received_at.rfc3339();
+    let documents = home.documents().await;
+    let lines = server.index_lines().into_iter();
+    let lines: Vec<_> = lines
+        .filter(|line| line["started_at"].as_str().unwrap() > since.as_str())
+        .collect();
+    assert!(lines.len() > 1, "{}", lines.len());
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["object"]["state"] == "unchanged")
+    );
+    for line in lines {
+        let key = line["object"]["key"].as_str().unwrap();
+        let document: serde_json::Value = serde_json::from_str(&documents[key]).unwrap();
+        let request = line["steps"][0]["request"]["pointer"].as_str().unwrap();
+        let tag = document.pointer(&format!("{request}/meta/tag")).unwrap();
+        assert_eq!(tag, "**REDACTED**", "{line}");
+    }
 }
 
 /// The files in a folder, with what is in them.
