@@ -9,7 +9,7 @@ use bytes::Bytes;
 use spanplane::redact::{CleanPayload, REDACTED, Redactor};
 
 use super::{
-    agreement::{REDACTORS, RULES, compare},
+    agreement::{REDACTORS, RULES, compare, withholds_at_most},
     json::lenient,
     slow::Node,
 };
@@ -47,11 +47,11 @@ fn check_bytes(redactor: &Redactor, bytes: &[u8]) {
     if redactor.has_nothing_to_hide(bytes) {
         assert!(redacted.values == 0 || is_withheld);
     }
-    let again = redactor.redact(&Bytes::copy_from_slice(clean));
-    // What is withheld may be withheld again.
-    let is_settled = again.values == 0 || is_withheld;
-    assert!(is_settled, "redacted twice: {redacted:?}, {again:?}");
-    assert_eq!(again.payload.as_bytes(), clean);
+    let again = redactor.redact(&Bytes::copy_from_slice(clean)).payload;
+    assert!(
+        withholds_at_most(clean, again.as_bytes()),
+        "redacted twice: {redacted:?}, {again:?}"
+    );
 }
 
 /// However a payload is written, no less is redacted.
