@@ -237,13 +237,29 @@ fn files_beside_the_store_are_not_taken_for_half_written_ones() {
 
 /// What the history holds of an object that was stored then.
 fn remember(history: &mut History, stored_at: Timestamp, started_at: Timestamp) -> SubjectIdentity {
+    note(history, stored(stored_at, started_at))
+}
+
+/// It was noted as on its way, and is in the store now.
+fn store_again(history: &mut History, stored_at: Timestamp, started_at: Timestamp) {
+    let stored = stored(stored_at, started_at);
+    let on_its_way = LastObject {
+        stored_at: None,
+        ..stored.clone()
+    };
+    let subject = note(history, on_its_way);
+    history.object_stored(&subject, Fingerprint::of(b"x"), stored);
+}
+
+fn note(history: &mut History, object: LastObject) -> SubjectIdentity {
     let subject = SubjectIdentity("x".into());
+    let started_at = object.started_at;
     let last = Last {
         trace_id: "x".into(),
         previous: None,
         ended_at: started_at,
         fingerprint: Fingerprint::of(b"x"),
-        object: Some(stored(stored_at, started_at)),
+        object: Some(object),
     };
     history.note(&subject, last, &line("x", started_at), Vec::new());
     subject
@@ -272,9 +288,7 @@ fn what_goes_is_forgotten_and_never_remembered_again() {
     assert!(links(&mut work.history, &subject, at(5)));
     assert_eq!(work.prune(at(2 * DAY + 60), Duration::ZERO), 1);
     assert!(!links(&mut work.history, &subject, at(5)));
-    let again = stored(at(0), at(0));
-    work.history
-        .object_stored(&subject, Fingerprint::of(b"x"), again);
+    store_again(&mut work.history, at(0), at(0));
     assert!(!links(&mut work.history, &subject, at(5)));
 }
 
@@ -370,8 +384,7 @@ fn what_is_dated_in_the_future_goes_once_it_was_seen_for_long_enough() {
     assert!(object_path(store.path(), at(30 * DAY + 240)).is_file());
     // What is stored by the right clock is linked to.
     let now = at(60) + hour(25);
-    work.history
-        .object_stored(&subject, Fingerprint::of(b"x"), stored(now, now));
+    store_again(&mut work.history, now, now);
     assert!(links(&mut work.history, &subject, now));
 }
 
