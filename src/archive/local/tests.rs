@@ -1,3 +1,5 @@
+//! What is written, read and refused below the folder of a store on local disk.
+
 use std::os::unix::fs::symlink;
 
 use futures_util::TryStreamExt as _;

@@ -1,3 +1,5 @@
+//! What is removed from a store on local disk, when, and what never is.
+
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, symlink},

@@ -1,3 +1,5 @@
+//! Which settings of a store are refused, with what advice.
+
 use super::*;
 use crate::archive::StoreUrl;
 

@@ -1,3 +1,5 @@
+//! How messages that come in share the memory for them.
+
 use std::{
     sync::{
         Arc,
