@@ -221,6 +221,7 @@ fn line(script: &mut Script<'_>) -> Line {
             key: "v1/reconciles/\u{1F980}".to_owned(),
             state: PayloadState::Stored,
             bytes: script.number(),
+            redaction: None,
         },
         resources: Outcome::default(),
         dropped: vec![

@@ -315,6 +315,9 @@ pub struct ObjectRef {
     pub state: PayloadState,
     /// As stored.
     pub bytes: u64,
+    /// Names the rules that redacted it: objects that were made by the same have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redaction: Option<String>,
 }
 
 /// Where a payload stands.

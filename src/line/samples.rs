@@ -39,6 +39,7 @@ pub(crate) fn line(trace_id: &str, started_at: Timestamp) -> Line {
             key: format!("v1/reconciles/{trace_id}"),
             state: PayloadState::Stored,
             bytes: 1,
+            redaction: None,
         },
         resources: Outcome::default(),
         dropped: Vec::new(),

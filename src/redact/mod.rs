@@ -36,6 +36,7 @@ pub use self::{
     scan::MAX_DEPTH,
 };
 use self::{edits::apply, embedded::is_json, scan::find_secret_values, words::Search};
+use crate::fingerprint::Fingerprint;
 
 /// What stands in place of a secret value, here and in Crossplane.
 pub const REDACTED: &str = "**REDACTED**";
@@ -139,6 +140,13 @@ impl Redactor {
         } = &self.rules;
         let keys = keys.patterns();
         format!("{RULES_VERSION} {secret_keys} {pointers:?} {keys:?}")
+    }
+
+    /// A short name for [these rules](Self::rules), the same in each process.
+    pub fn rules_id(&self) -> String {
+        let mut id = Fingerprint::of(self.rules().as_bytes()).to_string();
+        id.truncate(16);
+        id
     }
 
     /// Takes the secrets out of a payload.

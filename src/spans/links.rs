@@ -69,6 +69,7 @@ mod tests {
         ObjectRef {
             key: key.to_owned(),
             state,
+            redaction: None,
             bytes: 0,
         }
     }

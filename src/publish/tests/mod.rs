@@ -60,6 +60,7 @@ fn object() -> ObjectRef {
         key: "v1/reconciles/x".to_owned(),
         state: PayloadState::Stored,
         bytes: 1,
+        redaction: None,
     }
 }
 

@@ -144,6 +144,7 @@ impl Behind {
 impl Desk {
     fn new(behind: Behind) -> Self {
         Self {
+            redaction: behind.redactor.rules_id(),
             waiting: Waiting::default(),
             late: BTreeSet::new(),
             published: VecDeque::new(),
@@ -183,6 +184,8 @@ enum Turn {
 #[derive(Debug)]
 struct Desk {
     behind: Behind,
+    /// Names the rules of redaction.
+    redaction: String,
     waiting: Waiting,
     /// Records of open reconciles that were in quarantine.
     late: BTreeSet<Position>,

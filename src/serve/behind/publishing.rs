@@ -190,6 +190,7 @@ impl Desk {
                 None => PayloadState::Queued,
             },
             bytes: object.bytes,
+            redaction: Some(self.redaction.clone()),
         };
         let mut context = Context {
             previous_trace_id: last.before(job.trace_id()).map(|id| id.to_string()),
@@ -234,8 +235,8 @@ impl Desk {
             // For what the next one is compared with.
             let (reading, _) = self.read_payloads(job, io::sink())?;
             let (fields, ..) = self.advance_fields(job, &reading.summary);
-            // NOTE: the next one is not equal to it: other rules may have redacted it.
-            self.note_last(job, &label.line, fields, false);
+            let is_whole = reading.report.unreadable == 0;
+            self.note_last(job, &label.line, fields, is_whole);
             self.settle_or_await(Some(parcel), label.line, ticket);
             return Ok(());
         }
@@ -261,6 +262,7 @@ impl Desk {
             key: key.to_string(),
             state: PayloadState::Queued,
             bytes: parcel.body_bytes(),
+            redaction: Some(self.redaction.clone()),
         };
         let (context, fields) = self.context_of(job, &summary);
         let mut line = line_of(&job.reconcile, summary, report.steps, object, context);
@@ -329,8 +331,17 @@ impl Desk {
         let (Reading { summary, report }, _) = self.read_payloads(job, io::sink())?;
         let (context, fields) = self.context_of(job, &summary);
         let line = line_of(reconcile, summary, report.steps, object, context);
-        // NOTE: the next one is not equal to it: other rules may have redacted it.
-        self.note_last(job, &line, fields, false);
+        self.note_last(job, &line, fields, report.unreadable == 0);
+        if line.object.state == PayloadState::Stored && job.is_comparable() {
+            let stored = LastObject {
+                key: line.object.key.as_str().into(),
+                started_at: line.started_at,
+                stored_at: Some(self.behind.clock.now()),
+                bytes: line.object.bytes,
+            };
+            let history = &mut self.behind.history;
+            history.object_stored(&job.subject, job.fingerprint, stored);
+        }
         self.settle(&line, ticket);
         Ok(true)
     }
@@ -405,7 +416,7 @@ impl Desk {
         (fields.to_bytes(), flapping, count)
     }
 
-    fn note_last(&mut self, job: &Job, line: &Line, fields: Vec<u8>, is_linkable: bool) {
+    fn note_last(&mut self, job: &Job, line: &Line, fields: Vec<u8>, is_whole: bool) {
         if !job.is_comparable() {
             return;
         }
@@ -418,13 +429,15 @@ impl Desk {
             previous,
             ended_at: line.ended_at,
             fingerprint: job.fingerprint,
-            // What lost a payload, or is of an earlier process, is not what the next can be linked to.
-            object: is_linkable.then(|| LastObject {
-                key: line.object.key.as_str().into(),
-                started_at: line.started_at,
-                stored_at: None,
-                bytes: line.object.bytes,
-            }),
+            // What lost a payload, or was redacted by other rules, is not what the next can be linked to.
+            object: (is_whole && line.object.redaction.as_ref() == Some(&self.redaction)).then(
+                || LastObject {
+                    key: line.object.key.as_str().into(),
+                    started_at: line.started_at,
+                    stored_at: None,
+                    bytes: line.object.bytes,
+                },
+            ),
         };
         history.note(&job.subject, last, line, fields);
     }

@@ -98,6 +98,7 @@ fn line(steps: Vec<LineStep>) -> Line {
             key: KEY.to_owned(),
             state: PayloadState::Stored,
             bytes: 9000,
+            redaction: None,
         },
         resources: Outcome::default(),
         dropped: Vec::new(),

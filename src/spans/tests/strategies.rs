@@ -240,7 +240,7 @@ prop_compose! {
             changed,
             revision: 0,
             steps,
-            object: ObjectRef { key, state, bytes: 0 },
+            object: ObjectRef { key, state, bytes: 0, redaction: None },
             resources,
             dropped: dropped
                 .map(|(resource, step, observed)| Dropped { resource, step, observed })

@@ -144,6 +144,7 @@ fn a_line_is_bounded_whatever_the_steps_say() {
         key: String::new(),
         state: PayloadState::Queued,
         bytes: 0,
+        redaction: None,
     };
     let line = line_of(&reconcile, summary, Vec::new(), object, Context::default());
     assert_eq!(line.steps.len(), 1024);
