@@ -20,6 +20,8 @@ wait_for() { until grep -qs "$2" "$1"; do kill -0 "$3"; sleep 0.05; done; }
 start_sidecar() {
   local name=$1
   shift
+  # Or what an earlier one wrote there might be taken for its own.
+  rm -f "$work/$name.log"
   env -i "$target/release/spanplane" --metrics-address none --viewer-address none --shutdown-timeout 1m "$@" >"$work/$name.printed" 2>"$work/$name.log" &
   sidecar=$!
   wait_for "$work/$name.log" '"listening"' "$sidecar"
