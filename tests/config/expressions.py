@@ -65,9 +65,9 @@ def grouped_by(expression):
     return {label for labels in re.findall(r"\bby \(([^)]*)\)", expression) for label in re.split(r",\s*", labels)}
 
 
-def matched(expression):
-    """Names of labels that are compared with something."""
-    return {label for matchers in re.findall(r"\{([^}]*)\}", expression) for label in re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\s*\"", matchers)}
+def matched(expression, metric):
+    """Names of this metric's labels that are compared with something."""
+    return {label for matchers in re.findall(metric + r"\{([^}]*)\}", expression) for label in re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\s*\"", matchers)}
 
 
 def attributes():

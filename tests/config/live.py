@@ -128,7 +128,7 @@ def check_rules(prometheus):
     for name, expression, _ in expressions.of_alerts():
         metrics = expressions.metrics_in(expression) or {"up"}
         for metric in metrics:
-            unknown = (expressions.grouped_by(expression) | expressions.matched(expression) | {"job"}) - prometheus.labels(metric)
+            unknown = (expressions.grouped_by(expression) | expressions.matched(expression, metric) | {"job"}) - prometheus.labels(metric)
             assert not unknown, f"{name}: there is no {metric} with {unknown}"
     dropped = 'ALERTS{alertname="CrossplaneResourceDropped", alertstate="firing", step="tidy", resource="bucket-b"}'
     eventually("what the captures hold is told", lambda: not prometheus.values(dropped))
