@@ -111,7 +111,8 @@ impl Trouble {
                  for the sidecar's user"
             }
             Self::NotAuthenticated => {
-                "check the credentials: AWS_*, GOOGLE_*, AZURE_* variables or workload identity"
+                "check the credentials (AWS_*, GOOGLE_*, AZURE_* variables or workload identity) and \
+                 the clock: requests are signed with the time"
             }
             Self::NoCredentials => {
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the equivalent for your \
@@ -272,7 +273,8 @@ fn diagnose_code(code: &str) -> Option<Trouble> {
         | "ExpiredToken"
         | "InvalidToken"
         | "AuthenticationFailed"
-        | "InvalidAuthenticationInfo" => Trouble::NotAuthenticated,
+        | "InvalidAuthenticationInfo"
+        | "RequestTimeTooSkewed" => Trouble::NotAuthenticated,
         "PermanentRedirect" | "AuthorizationHeaderMalformed" => Trouble::WrongRegion,
         "EntityTooLarge" | "KeyTooLongError" | "RequestBodyTooLarge" => Trouble::ObjectRefused,
         "SlowDown" | "ServerBusy" | "TooManyRequests" => Trouble::Throttled,
@@ -395,6 +397,11 @@ mod tests {
             ("400 Bad Request", "ExpiredToken", Trouble::NotAuthenticated),
             ("400 Bad Request", "RequestTimeout", Trouble::Unreachable),
             ("403 Forbidden", "AccessDenied", Trouble::AccessDenied),
+            (
+                "403 Forbidden",
+                "RequestTimeTooSkewed",
+                Trouble::NotAuthenticated,
+            ),
             ("404 Not Found", "NoSuchBucket", Trouble::BucketMissing),
             (
                 "409 Conflict",

@@ -6,7 +6,7 @@
 //! about the upload pushes nothing out of a full quarantine.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -40,6 +40,15 @@ pub(super) struct StoreCondition {
     told: Vec<Trouble>,
     object_stored_at: Option<Instant>,
     index_stored_at: Option<Instant>,
+    /// Uploads that the store refused, and did nothing else with since.
+    refused: BTreeMap<Upload, Refused>,
+}
+
+/// How an upload was refused, time and again.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    times: u32,
+    since: Instant,
 }
 
 impl Desk {
@@ -51,6 +60,7 @@ impl Desk {
             Upload::Index(_) => self.store.index_stored_at = Some(now),
         }
         self.joined(upload);
+        self.store.refused.remove(upload);
         self.retries.succeeded(upload, now);
         if self.retries.is_empty() && !self.store.told.is_empty() {
             self.store.told.clear();
@@ -137,6 +147,7 @@ impl Desk {
         if !failure.is_unjoined() {
             self.joined(upload);
         }
+        let refused = self.count_refusals(upload, failure, now);
         let error = match failure {
             UploadError::Store(error) => error,
             UploadError::Read(error) => {
@@ -160,7 +171,8 @@ impl Desk {
             UploadError::Damaged(_) | UploadError::Key(_) => return false,
         };
         let tries = self.retries.failed(upload, now, None);
-        if self.is_about_itself(upload, error, tries) {
+        if self.is_about_itself(upload, error, refused) {
+            self.store.refused.remove(upload);
             return false;
         }
         if !self.store.told.contains(&error.trouble) {
@@ -207,13 +219,44 @@ impl Desk {
         }
     }
 
+    /// How often the store refused this upload in a row; none if it did not now. Whatever else it
+    /// waited for or failed at before says nothing about that.
+    fn count_refusals(
+        &mut self,
+        upload: &Upload,
+        failure: &UploadError,
+        now: Instant,
+    ) -> Option<Refused> {
+        let refused = &mut self.store.refused;
+        match failure {
+            UploadError::Store(error) if error.is_refusal() => {
+                let first = Refused {
+                    times: 0,
+                    since: now,
+                };
+                let refused = refused.entry(upload.clone()).or_insert(first);
+                refused.times = refused.times.saturating_add(1);
+                Some(*refused)
+            }
+            _ => {
+                refused.remove(upload);
+                None
+            }
+        }
+    }
+
     /// Whether the store refuses this very upload.
-    fn is_about_itself(&self, upload: &Upload, error: &StoreError, tries: u32) -> bool {
+    fn is_about_itself(
+        &self,
+        upload: &Upload,
+        error: &StoreError,
+        refused: Option<Refused>,
+    ) -> bool {
         let stored_at = match upload {
             Upload::Object(_) => self.store.object_stored_at,
             Upload::Index(_) => self.store.index_stored_at,
         };
-        let (Some(stored_at), Some(since)) = (stored_at, self.retries.failing_since(upload)) else {
+        let (Some(stored_at), Some(Refused { times, since })) = (stored_at, refused) else {
             return false;
         };
         if error.trouble == Trouble::ObjectRefused {
@@ -229,7 +272,7 @@ impl Desk {
                     Upload::Index(path) => quarantine.has_room_for(path),
                 }
             };
-            error.is_refusal() && tries >= REFUSALS && stored_at > since && has_room()
+            times >= REFUSALS && stored_at > since && has_room()
         }
     }
 }
