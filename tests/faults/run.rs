@@ -288,7 +288,7 @@ impl Stage {
         self.active.extend(begun.then_some(Kind::Disk));
     }
 
-    /// Says so if a fault could not be injected, and why not is not known yet.
+    /// Reports a fault that could not be injected, unless it is reported already that there are no volumes.
     fn note_left_out(&mut self, begun: bool, fault: impl FnOnce() -> String) {
         if !begun && self.volume.is_some() {
             let left_out = format!("{}: the volume was busy, at least once", fault());
