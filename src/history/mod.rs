@@ -228,8 +228,8 @@ impl History {
         });
     }
 
-    /// An object that is known to be on its way is in the store now. One that is not, since other
-    /// rules redacted it or it was lost, is not linked to.
+    /// The object that is known to be on its way is in the store now. Any other is not linked to:
+    /// it was lost, or other rules redacted it.
     pub fn object_stored(
         &mut self,
         subject: &SubjectIdentity,
@@ -241,7 +241,9 @@ impl History {
             .zip(stored.stored_at)
             .is_some_and(|(pruned, at)| at <= pruned);
         self.change(subject, |entry| {
-            if entry.last.fingerprint == fingerprint && entry.last.object.is_some() {
+            let awaited = entry.last.object.as_ref();
+            let is_awaited = awaited.is_some_and(|awaited| awaited.key == stored.key);
+            if entry.last.fingerprint == fingerprint && is_awaited {
                 entry.last.object = (!is_gone).then_some(stored);
             }
         });

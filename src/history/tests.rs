@@ -170,6 +170,21 @@ fn an_object_that_is_noted_after_it_was_pruned_is_not_believed() {
 }
 
 #[test]
+fn an_equal_object_that_is_not_the_one_on_its_way_is_not_linked_to() {
+    let mut history = History::in_process();
+    note(&mut history, "a", "1");
+    let on_its_way = last("1").object.unwrap();
+    // Stored late by an earlier process, whose rules of redaction may have been others.
+    let other = LastObject {
+        key: "v1/reconciles/other".into(),
+        ..on_its_way.clone()
+    };
+    history.object_stored(&subject("a"), last("1").fingerprint, other);
+    let linked = history.last(&subject("a")).unwrap().object.clone();
+    assert_eq!(linked.unwrap().key, on_its_way.key);
+}
+
+#[test]
 fn an_object_that_is_lost_is_not_linked_to() {
     let mut history = History::in_process();
     note(&mut history, "a", "1");
