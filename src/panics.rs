@@ -135,6 +135,14 @@ impl Panics {
         Panicked(task)
     }
 
+    /// For work that runs inside a task of a library, which catches panics without telling.
+    pub(crate) fn witness(&self, task: Task) -> Witness {
+        Witness {
+            panics: self.clone(),
+            task,
+        }
+    }
+
     /// A task did its work.
     pub fn works(&self, task: Task) {
         let is_broken = &self.of(task).is_broken;
@@ -159,6 +167,21 @@ impl Panics {
     fn of(&self, task: Task) -> &OfTask {
         #[expect(clippy::indexing_slicing, reason = "there is one of each task")]
         &self.0[task as usize]
+    }
+}
+
+/// Counts the panic that drops it. Runtimes drop what a task was doing while its panic unwinds.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    panics: Panics,
+    task: Task,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.panics.note(self.task);
+        }
     }
 }
 
@@ -251,6 +274,25 @@ mod tests {
         let caught = panics.catch_in(Task::Upload, work).await;
         assert!(matches!(caught, Err(Panicked(Task::Upload))), "{caught:?}");
         assert!(panics.broken().eq([Task::Upload]));
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_task_of_a_library_is_counted_and_its_end_is_not() {
+        let panics = Panics::default();
+        for panics_at_last in [false, true] {
+            let witness = panics.witness(Task::Viewer);
+            let mut library = tokio::task::JoinSet::new();
+            library.spawn(async move {
+                tokio::task::yield_now().await;
+                assert!(!panics_at_last, "in a test");
+                drop(witness);
+            });
+            let ended = library.join_next().await.unwrap();
+            assert_eq!(ended.is_err(), panics_at_last);
+            let count = panics.counts().map(|(_, count)| count).sum::<u64>();
+            assert_eq!(count, u64::from(panics_at_last));
+        }
+        assert!(panics.broken().eq([Task::Viewer]));
     }
 
     #[test]

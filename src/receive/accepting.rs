@@ -10,6 +10,7 @@ use futures_util::{Stream, stream};
 use tokio::time::sleep;
 
 use super::{budget::Budget, connection::Connection};
+use crate::panics::{Panics, Task};
 
 /// A client that has nothing to send for this long may connect again when it has.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
@@ -26,12 +27,13 @@ pub(super) fn connections(
     listener: UnixListener,
     budget: Arc<Budget>,
     max: usize,
+    panics: Panics,
 ) -> io::Result<impl Stream<Item = io::Result<Connection>>> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     Ok(stream::unfold(listener, move |listener| {
-        let budget = Arc::clone(&budget);
+        let (budget, panics) = (Arc::clone(&budget), panics.clone());
         async move {
-            let connection = accept(&listener, &budget, max).await;
+            let connection = accept(&listener, &budget, max, &panics).await;
             Some((Ok(connection), listener))
         }
     }))
@@ -41,12 +43,13 @@ async fn accept(
     listener: &tokio::net::UnixListener,
     budget: &Arc<Budget>,
     max: usize,
+    panics: &Panics,
 ) -> Connection {
     loop {
         let connection = match listener.accept().await {
             Ok((stream, _)) => {
                 make_room(budget, max).await;
-                Connection::new(stream, budget.account())
+                Connection::new(stream, budget.account(), panics.witness(Task::Receive))
             }
             Err(error) => Err(error),
         };
@@ -85,6 +88,27 @@ mod tests {
         connection.read_to_end(&mut Vec::new()).await
     }
 
+    #[tokio::test]
+    async fn a_panic_in_the_task_of_a_connection_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let panics = Panics::default();
+        let connections = connections(listener, Budget::new(1), 2, panics.clone()).unwrap();
+        let mut connections = Box::pin(connections);
+        let _client = tokio::net::UnixStream::connect(&path).await.unwrap();
+        let connection = connections.next().await.unwrap().unwrap();
+        let mut serving = tokio::task::JoinSet::new();
+        serving.spawn(async move {
+            let _connection = connection;
+            panic!("in a test");
+        });
+        let ended: Result<(), _> = serving.join_next().await.unwrap();
+        assert!(ended.is_err());
+        assert!(panics.broken().eq([Task::Receive]));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_connection_that_is_idle_longest_makes_room() {
         let folder = tempfile::tempdir().unwrap();
@@ -92,7 +116,8 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         let budget = Budget::new(1);
-        let connections = connections(listener, Arc::clone(&budget), 2).unwrap();
+        let panics = Panics::default();
+        let connections = connections(listener, Arc::clone(&budget), 2, panics).unwrap();
         let mut connections = Box::pin(connections);
         let connect = async || {
             sleep(Duration::from_secs(1)).await;

@@ -31,7 +31,10 @@ use super::{
     budget::{Account, Call, OpenCall},
     pool::{Funds, Repute, Turn},
 };
-use crate::metrics::{Metrics, Refusal};
+use crate::{
+    metrics::{Metrics, Refusal},
+    panics::{Task, Witness},
+};
 
 /// Core gives up after 100 ms.
 const TIME_TO_ARRIVE: Duration = Duration::from_secs(10);
@@ -97,6 +100,7 @@ where
             answer,
             call: call.flatten(),
             message,
+            _witness: self.metrics.panics().witness(Task::Receive),
             metrics: self.metrics.clone(),
             tick: None,
             last_tick: Instant::now(),
@@ -320,6 +324,8 @@ pub(super) struct Arriving<F> {
     last_tick: Instant,
     /// In which its client was waited for.
     time: Duration,
+    /// Each call is a task of a library.
+    _witness: Witness,
 }
 
 impl<F> Arriving<F> {

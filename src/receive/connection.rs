@@ -27,6 +27,7 @@ use tokio::{
 use tonic::transport::server::Connected;
 
 use super::{admission::CameOn, budget::Account};
+use crate::panics::Witness;
 
 /// How long a connection waits for its turn before the books are checked.
 const SWEEP_AFTER: Duration = Duration::from_millis(100);
@@ -44,10 +45,16 @@ pub(super) struct Connection {
     unread: Range<usize>,
     /// While it is not the turn of this connection to read.
     blocked: Option<Pin<Box<Sleep>>>,
+    /// HTTP/2 is spoken in tasks of a library.
+    _witness: Witness,
 }
 
 impl Connection {
-    pub(super) fn new(accepted: tokio::net::UnixStream, account: Arc<Account>) -> io::Result<Self> {
+    pub(super) fn new(
+        accepted: tokio::net::UnixStream,
+        account: Arc<Account>,
+        witness: Witness,
+    ) -> io::Result<Self> {
         let socket = watch(accepted.into_std()?, Interest::READABLE)?;
         Ok(Self {
             socket,
@@ -56,6 +63,7 @@ impl Connection {
             buffer: None,
             unread: 0..0,
             blocked: None,
+            _witness: witness,
         })
     }
 
@@ -229,6 +237,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::{super::budget::Budget, *};
+    use crate::panics::{Panics, Task};
 
     /// More than both the socket and the buffer hold.
     const MUCH: usize = 4 * 1024 * 1024;
@@ -236,7 +245,8 @@ mod tests {
     fn pair() -> (Connection, tokio::net::UnixStream) {
         let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
         let account = Budget::new(MUCH).account();
-        (Connection::new(ours, account).unwrap(), theirs)
+        let witness = Panics::default().witness(Task::Receive);
+        (Connection::new(ours, account, witness).unwrap(), theirs)
     }
 
     fn pattern() -> Vec<u8> {

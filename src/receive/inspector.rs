@@ -183,7 +183,8 @@ pub async fn serve_inspector<L: MessageLog>(
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let connections = connections(listener, limits.memory.budget, MAX_CONNECTIONS)?;
+    let panics = metrics.panics().clone();
+    let connections = connections(listener, limits.memory.budget, MAX_CONNECTIONS, panics)?;
     Server::builder()
         .max_concurrent_streams(CALLS_AT_ONCE)
         .initial_stream_window_size(STREAM_WINDOW)

@@ -27,7 +27,12 @@ use axum::{
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{archive::Standing, metrics::Metrics, panics::Task, web};
+use crate::{
+    archive::Standing,
+    metrics::Metrics,
+    panics::{Panics, Task},
+    web,
+};
 
 /// What is shown.
 pub(super) struct Health {
@@ -43,15 +48,17 @@ pub(super) async fn serve_health(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    serve_briefly(routes(health), listener, stop).await
+    let panics = health.metrics.panics().clone();
+    serve_briefly(routes(health), listener, panics, stop).await
 }
 
 async fn serve_briefly(
     routes: Router,
     listener: TcpListener,
+    panics: Panics,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    web::serve(listener, routes, web::For::Probes, stop).await
+    web::serve(listener, routes, web::For::Probes, panics, stop).await
 }
 
 fn routes(health: Health) -> Router {
@@ -164,7 +171,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let routes = routes(health).route(ENDLESS, endless);
-        tokio::spawn(serve_briefly(routes, listener, CancellationToken::new()));
+        let panics = Panics::default();
+        tokio::spawn(serve_briefly(
+            routes,
+            listener,
+            panics,
+            CancellationToken::new(),
+        ));
 
         let mut others = Vec::new();
         for _ in 0..web::MAX_CONNECTIONS {

@@ -108,7 +108,8 @@ impl Viewer {
 
     /// Answers requests until told to stop.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
-        web::serve(listener, self.routes(), web::For::People, stop).await
+        let panics = self.panics.clone();
+        web::serve(listener, self.routes(), web::For::People, panics, stop).await
     }
 
     /// Its pages, without a server around them.

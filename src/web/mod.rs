@@ -18,6 +18,7 @@ use tokio::{net::TcpListener, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::seats::{Answer, Arrivals, Limits, Seats};
+use crate::panics::{Panics, Task};
 
 /// A browser opens six, a probe and a scraper one each.
 pub(crate) const MAX_CONNECTIONS: usize = 64;
@@ -47,6 +48,13 @@ pub(crate) enum For {
 }
 
 impl For {
+    const fn task(self) -> Task {
+        match self {
+            Self::People => Task::Viewer,
+            Self::Probes => Task::Metrics,
+        }
+    }
+
     /// After this long a response that its client does not read is stuck.
     pub(crate) const fn stuck_after(self) -> Duration {
         match self {
@@ -61,6 +69,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     routes: Router,
     whom: For,
+    panics: Panics,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let limits = Limits {
@@ -105,7 +114,9 @@ pub(crate) async fn serve(
         });
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let connection = open.watch(connection);
+        let witness = panics.witness(whom.task());
         connections.spawn(async move {
+            let _witness = witness;
             tokio::select! {
                 // A client that goes away or sends nonsense is its own trouble.
                 _ = connection => {}
@@ -152,7 +163,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, routes, For::People, stop.clone()));
+        let panics = Panics::default();
+        tokio::spawn(serve(listener, routes, For::People, panics, stop.clone()));
         (address, stop)
     }
 
@@ -253,7 +265,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let serving = serve(listener, Router::new(), For::People, stop.clone());
+        let panics = Panics::default();
+        let serving = serve(listener, Router::new(), For::People, panics, stop.clone());
         let serving = tokio::spawn(serving);
         let mut idle = TcpStream::connect(address).await.unwrap();
         idle.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
