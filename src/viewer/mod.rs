@@ -19,6 +19,7 @@ mod history;
 mod holding;
 mod limits;
 mod list;
+mod moved;
 mod open;
 mod page;
 mod payload;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{RawQuery, State},
-    response::{Html, Redirect},
+    response::{Html, IntoResponse as _, Redirect, Response},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use maud::{Markup, html};
@@ -13,6 +13,7 @@ use super::{
     Viewer,
     address::{self, Params},
     failure::Failure,
+    moved::moved_to,
     page::Page,
     payload::{Tree, bare},
     raw::missing,
@@ -52,7 +53,7 @@ pub(super) fn split_pointer(pointer: &str) -> (&str, &str) {
 pub(super) async fn show(
     State(viewer): State<Arc<Viewer>>,
     RawQuery(query): RawQuery,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let params = Params::parse(query.as_deref());
     let key = params.text("key").unwrap_or_default();
     let pointer = params.text("pointer").unwrap_or_default();
@@ -66,7 +67,13 @@ pub(super) async fn show(
             line.unwrap_or_default(),
         ),
         // With its reconcile around it, a payload that is gone is not nothing.
-        (Err(error), Ok(Some(line))) => (sorry(&error.into()), Some(line)),
+        (Err(error), Ok(Some(line))) => match moved_to(&error, &parsed, pointer, &line) {
+            Some((key, pointer)) => {
+                let now = address::open(&key, &pointer);
+                return Ok(Redirect::temporary(&now).into_response());
+            }
+            None => (sorry(&error.into()), Some(line)),
+        },
         (Err(error), line) => return Err(absence(error, line)),
     };
     let can_sign = viewer.answers.archive().can_sign();
@@ -81,13 +88,13 @@ pub(super) async fn show(
     };
     let body = page.render(&html! {
         div class="title-row" {
-            h1 class="pointer" { (heading(line.as_ref(), pointer)) }
+            h1 class="pointer" { (heading(line.as_ref(), key, pointer)) }
             (ways(line.as_ref(), key, pointer, can_sign))
         }
         p class="quiet key" { code data-copy { (plain(key)) } }
         (content)
     });
-    Ok(Html(body.into_string()))
+    Ok(Html(body.into_string()).into_response())
 }
 
 /// Leads to the object itself, by an address that the store takes for a few minutes.
@@ -189,12 +196,12 @@ pub(super) fn absence(error: PayloadsError, line: Result<Option<Line>, Failure>)
     }
 }
 
-fn heading(line: Option<&Line>, pointer: &str) -> Markup {
+fn heading(line: Option<&Line>, key: &str, pointer: &str) -> Markup {
     let (payload, below) = split_pointer(pointer);
     let mut segments = payload.split('/').skip(2);
     let place: Option<usize> = segments.next().and_then(|place| place.parse().ok());
     let what = segments.next().unwrap_or("object");
-    let step = line.zip(place).and_then(|(line, _)| step_at(line, payload));
+    let step = line.and_then(|line| step_at(line, key, payload));
     html! {
         @match (step, place) {
             (Some((_, name)), _) => { (plain(name)) " " },
@@ -206,8 +213,12 @@ fn heading(line: Option<&Line>, pointer: &str) -> Markup {
     }
 }
 
-/// The step that a payload is of; its place in the line may differ from that in the object.
-fn step_at<'l>(line: &'l Line, payload: &str) -> Option<(usize, &'l str)> {
+/// The step that a payload is of; its place in the line may differ from that in the object. What
+/// was in another object is not known.
+fn step_at<'l>(line: &'l Line, key: &str, payload: &str) -> Option<(usize, &'l str)> {
+    if line.object.key != key {
+        return None;
+    }
     let mut steps = line.steps.iter().enumerate();
     let is_at =
         |at: &Option<crate::line::PayloadRef>| at.as_ref().is_some_and(|at| at.pointer == payload);
@@ -217,7 +228,7 @@ fn step_at<'l>(line: &'l Line, payload: &str) -> Option<(usize, &'l str)> {
 
 fn ways(line: Option<&Line>, key: &str, pointer: &str, can_sign: bool) -> Markup {
     let (payload, below) = split_pointer(pointer);
-    let step = line.and_then(|line| Some((line, step_at(line, payload)?.0)));
+    let step = line.and_then(|line| Some((line, step_at(line, key, payload)?.0)));
     let above = below
         .rsplit_once('/')
         .map(|(above, _)| format!("{payload}{above}"));

@@ -185,6 +185,32 @@ async fn a_payload_that_is_gone_says_when_and_why() {
 }
 
 #[tokio::test]
+async fn a_link_to_a_part_leads_to_the_object_that_the_part_was_merged_into() {
+    let served = Served::of_captures(&["network"]).await;
+    let lines = served.lines().await;
+    let is_whole = |line: &&Line| line.steps.len() == 4 && line.object.key.contains(&line.trace_id);
+    let line = lines.iter().find(is_whole).unwrap();
+    // The key that the last two steps had while they were a part of their own.
+    let (folder, _) = line.object.key.rsplit_once('/').unwrap();
+    let began = line.steps[2].started_at.time_of_day();
+    let part = format!("{folder}/{began}-{}.json.zst", line.trace_id);
+    let asked = |page: &str, pointer: &str| format!("/{page}?key={part}&pointer={pointer}");
+    for page in ["open", "raw"] {
+        let answer = served.get(&asked(page, "/steps/0/response/desired")).await;
+        assert_eq!(answer.status.as_u16(), 307, "{}", answer.text());
+        let now = answer.header("location");
+        assert!(now.contains(&line.object.key), "{now}");
+        assert!(now.contains("/steps/2/response/desired"), "{now}");
+        assert!(served.get(now).await.status.is_success());
+    }
+    // Which one this was is not certain.
+    let page = served.get(&asked("open", "/steps/1/request")).await;
+    let text = page.text();
+    assert!(text.contains("is not in the store any more"), "{text}");
+    assert!(page.links().contains(&format!("/trace/{}", line.trace_id)));
+}
+
+#[tokio::test]
 async fn a_key_that_nobody_knows_has_no_past() {
     let served = Served::of_captures(&["dropper"]).await;
     let key = served.lines().await.remove(0).object.key;

@@ -14,13 +14,19 @@ use axum::{
         HeaderValue,
         header::{CONTENT_DISPOSITION, CONTENT_TYPE},
     },
-    response::{IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
 };
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Duration, Instant};
 
 use self::call::CallWriter;
-use super::{Viewer, address::Params, failure::Failure, open::absence};
+use super::{
+    Viewer,
+    address::{self, Params},
+    failure::Failure,
+    moved::moved_to,
+    open::absence,
+};
 use crate::{
     answers::{Form, PayloadsError, ValueStream},
     archive::{Inflating, Key},
@@ -61,7 +67,17 @@ pub(super) async fn show(
             let pieces = ahead.chain(rest_of(download, key.to_owned()));
             (content_type, viewer.bodies.stream(pieces, turn))
         }
-        Err(error) => return Err(absence(error, viewer.line_of(&parsed, None).await)),
+        Err(error) => {
+            let line = viewer.line_of(&parsed, None).await;
+            let moved = match &line {
+                Ok(Some(line)) => moved_to(&error, &parsed, pointer, line),
+                _ => None,
+            };
+            let (key, pointer) = moved.ok_or_else(|| absence(error, line))?;
+            let rest = params.without(&["key", "pointer"]);
+            let now = format!("{}&{rest}", address::raw(&key, &pointer));
+            return Ok(Redirect::temporary(&now).into_response());
+        }
     };
     let mut response = ([(CONTENT_TYPE, content_type)], body).into_response();
     if params.text("download").is_some() {

@@ -7,7 +7,7 @@ use spanplane::{
     reconcile::PayloadHash,
 };
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Object};
 use crate::{
     collector::{Claim, Spans},
     ledger::{Content, Sent},
@@ -50,7 +50,8 @@ pub(super) fn check(
             pointer,
             sha256,
         } = claim;
-        let Some(object) = bucket.objects.get(key) else {
+        let object = bucket.objects.get(key).or_else(|| merged(bucket, key));
+        let Some(object) = object else {
             problems.add(Problem::FalseClaim, format!("{by}: {key} does not exist"));
             continue;
         };
@@ -66,4 +67,13 @@ pub(super) fn check(
             );
         }
     }
+}
+
+/// What a part was merged into after its spans were sent. The viewer leads there.
+fn merged<'b>(bucket: &'b Bucket, key: &str) -> Option<&'b Object> {
+    let entries = bucket.entries.iter();
+    let of_trace = entries.filter(|(trace_id, _)| key.contains(trace_id.as_str()));
+    let entries = of_trace.flat_map(|(_, entries)| entries);
+    let latest = entries.max_by_key(|entry| entry.revision)?;
+    bucket.objects.get(&latest.object.key)
 }
