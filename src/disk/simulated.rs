@@ -53,6 +53,8 @@ struct State {
     folders: BTreeSet<PathBuf>,
     next_file: u64,
     capacity: Option<u64>,
+    /// How often something was refused for want of space.
+    times_full: u64,
     operations: u64,
     crash_at: Option<u64>,
     is_crashed: bool,
@@ -97,6 +99,11 @@ impl SimulatedDisk {
     /// All files together take at most this much.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
+    }
+
+    /// How often something was refused for want of space.
+    pub(crate) fn times_full(&self) -> u64 {
+        self.state().times_full
     }
 
     pub(crate) fn set_time(&self, now: Timestamp) {
@@ -315,6 +322,7 @@ impl Disk for SimulatedDisk {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if state.free() == 0 {
+            state.times_full += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
         let file = FileId(state.next_file);
@@ -458,7 +466,10 @@ impl DiskFile for Handle {
         file.modified_at = now;
         match happens {
             Happens::ThenCrash => Err(dead()),
-            Happens::Whole if fits < bytes.len() => Err(io::ErrorKind::StorageFull.into()),
+            Happens::Whole if fits < bytes.len() => {
+                state.times_full += 1;
+                Err(io::ErrorKind::StorageFull.into())
+            }
             Happens::Whole => Ok(()),
         }
     }

@@ -54,6 +54,7 @@ const EXPECTED: &[(&str, u64)] = &[
     ("refused", 25),
     ("message in quarantine", 5),
     ("not acknowledged", 400),
+    ("disk full", 60),
     ("joined", 300),
     ("unchanged", 250),
 ];
@@ -108,6 +109,7 @@ fn end(world: &mut World) {
             break;
         }
     }
+    world.count_many("disk full", world.disk.times_full());
     let checked = check(world);
     world.count_many("acknowledged", checked.payloads);
     world.count_many("joined", checked.joined);
