@@ -3,7 +3,7 @@
 use std::{fs, io::Read as _, process::Stdio};
 
 use spanplane::{
-    archive::{Standing, StandingNote, Trouble},
+    archive::{Standing, StandingNote, StoreUrl, Trouble, Variables},
     time::Timestamp,
 };
 use tempfile::tempdir;
@@ -173,7 +173,9 @@ fn health_tells_a_store_that_refuses_from_one_that_is_away() {
             trouble,
             detail: "as it said".to_owned(),
         });
-        let note = StandingNote::of(&standing, None, Timestamp::default()).unwrap();
+        let store = StoreUrl::folder(&folder.path().join("store"));
+        let store = store.identity(&Variables::default());
+        let note = StandingNote::of(&standing, None, &store, Timestamp::default()).unwrap();
         note.write(folder.path()).unwrap();
         let question = ["health", "--data-dir", &data_dir, "--since", "2026-11-16"];
         let table = program(&question).output().unwrap();
