@@ -1,8 +1,7 @@
 //! `spanplane health`: what is missing or odd in a store, and what waits beside it.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use clap::Args;
 use futures_util::StreamExt as _;
 use serde::Serialize;
@@ -12,17 +11,17 @@ use spanplane::{
     causes::with_causes,
     disk::LocalDisk,
     line::{Line, PayloadState},
-    outbox::{Quarantine, Quarantined},
+    outbox::Quarantined,
     time::Timestamp,
 };
 
 use super::{
     TROUBLE,
-    backlog::{Backlog, backlogs},
     ls::short_id,
     row::{Row, Style},
     screen::Progress,
     session::{AskArgs, Session},
+    sidecar::SidecarReport,
     table::Table,
     trouble::tell_trouble,
 };
@@ -77,11 +76,8 @@ struct Checkup {
     unreadable: u64,
     /// Some of them.
     unreadable_parts: Vec<String>,
-    backlogs: Option<(PathBuf, Vec<(&'static str, Backlog)>)>,
-    /// How writing to the store goes, as a sidecar on this machine noted it.
-    writing: Option<StandingNote>,
-    /// The oldest in quarantine.
-    quarantined: Vec<Quarantined>,
+    /// What a sidecar on this machine has noted.
+    sidecar: Option<SidecarReport>,
 }
 
 impl Checkup {
@@ -121,67 +117,26 @@ impl Checkup {
         if have_arrived(session, &under_way).await {
             health.take_back(Oddity::OnTheirWay);
         }
-        let data_dir = session.data_dir.clone();
-        let backlogs = data_dir.filter(|data_dir| data_dir.is_dir());
-        let note = match &backlogs {
-            Some(data_dir) => StandingNote::read(data_dir)
-                .with_context(|| format!("cannot look into {}", data_dir.display()))?,
-            None => None,
-        };
-        let backlogs = backlogs.map(|data_dir| {
-            let waiting = backlogs_of(&data_dir, session.now)?;
-            anyhow::Ok((data_dir, waiting))
-        });
-        let backlogs = backlogs.transpose()?;
-        let quarantined = match &backlogs {
-            Some((data_dir, _)) => Quarantine::list(&LocalDisk, &data_dir.join("quarantine"))
-                .with_context(|| format!("cannot look into {}", data_dir.display()))?,
-            None => Vec::new(),
-        };
         Ok(Self {
             since,
             health,
             store,
             unreadable,
             unreadable_parts,
-            backlogs,
-            writing: note,
-            quarantined,
+            sidecar: SidecarReport::of(session)?,
         })
     }
 
     fn is_well(&self) -> bool {
-        let waiting = self.backlogs.iter().flat_map(|(_, backlogs)| backlogs);
         self.health.findings.is_empty()
             && self.health.reconciles > 0
             && self.store.is_none()
             && self.unreadable == 0
-            && self.failure().is_none()
-            && self.unjoined().is_none()
-            && !waiting.into_iter().any(|(_, backlog)| backlog.is_stuck)
-    }
-
-    /// Why a sidecar on this machine can't write to the store.
-    fn failure(&self) -> Option<&FailureNote> {
-        self.writing.as_ref()?.failure.as_ref()
-    }
-
-    /// Why parts of reconciles can't be joined there.
-    fn unjoined(&self) -> Option<&FailureNote> {
-        self.writing.as_ref()?.unjoined.as_ref()
+            && self.sidecar.as_ref().is_none_or(SidecarReport::is_well)
     }
 
     fn rows(&self, session: &Session) -> Vec<Row> {
         let mut table = Table::new(&["", "LOOKED FOR", "FOUND", "WHERE"]);
-        let mark = |is_odd: bool| {
-            let (style, mark) = if is_odd {
-                (Style::Bad, "✗")
-            } else {
-                (Style::Good, "✓")
-            };
-            (style, mark.to_owned())
-        };
-        let plain = |text: String| (Style::Plain, text);
         let answer = if self.store.is_some() { "no" } else { "yes" };
         table.push(vec![
             mark(self.store.is_some()),
@@ -221,45 +176,8 @@ impl Checkup {
             Row::new(),
         ];
         rows.extend(table.lay_out());
-        if let Some((data_dir, waiting)) = &self.backlogs {
-            let mut table = Table::new(&["", "WAITING", ""]);
-            for (what, backlog) in waiting {
-                table.push(vec![
-                    mark(backlog.is_stuck),
-                    plain((*what).to_owned()),
-                    plain(backlog.tell(session.now)),
-                ]);
-            }
-            let title = data_dir.display().to_string();
-            rows.extend([
-                Row::new(),
-                Row::new().with(Style::Strong, title),
-                Row::new(),
-            ]);
-            if let Some(note) = &self.writing {
-                table.push(vec![
-                    mark(note.failure.is_some()),
-                    plain("writing to the store".to_owned()),
-                    plain(tell_writing(note)),
-                ]);
-            }
-            if let Some(failure) = self.unjoined() {
-                table.push(vec![
-                    mark(true),
-                    plain("joining parts of reconciles".to_owned()),
-                    plain(format!("keeps failing: {}", tell_failure(failure))),
-                ]);
-            }
-            rows.extend(table.lay_out());
-            if !self.quarantined.is_empty() {
-                let mut table = Table::new(&["QUARANTINED", "WHAT", "REASON"]);
-                for file in self.quarantined.iter().take(LISTED) {
-                    let (what, reason) = tell_quarantined(file);
-                    table.push(vec![plain(file.id.to_string()), plain(what), plain(reason)]);
-                }
-                rows.push(Row::new());
-                rows.extend(table.lay_out());
-            }
+        if let Some(sidecar) = &self.sidecar {
+            rows.extend(sidecar_rows(sidecar, session));
         }
         rows
     }
@@ -278,7 +196,8 @@ impl Checkup {
                     .map(|example| example.trace_id.as_str())
                     .collect(),
             });
-        let waiting = self.backlogs.iter().flat_map(|(_, backlogs)| backlogs);
+        let sidecar = self.sidecar.as_ref();
+        let waiting = sidecar.iter().flat_map(|sidecar| &sidecar.waiting);
         let waiting = waiting.map(|(what, backlog)| ToldBacklog {
             what,
             files: backlog.files,
@@ -298,22 +217,71 @@ impl Checkup {
             unreadable_parts: &self.unreadable_parts,
             findings: findings.collect(),
             waiting: waiting.collect(),
-            writing: self.writing.as_ref(),
-            quarantined: self
-                .quarantined
+            data_dir: sidecar.map(|sidecar| sidecar.data_dir.display().to_string()),
+            writing: sidecar.and_then(|sidecar| sidecar.writing.as_ref()),
+            quarantined: sidecar
                 .iter()
-                .take(LISTED)
+                .flat_map(|sidecar| sidecar.quarantined.iter().take(LISTED))
                 .map(told_file)
                 .collect(),
         }
     }
 }
 
-fn backlogs_of(
-    data_dir: &std::path::Path,
-    now: Timestamp,
-) -> anyhow::Result<Vec<(&'static str, Backlog)>> {
-    backlogs(data_dir, now).with_context(|| format!("cannot look into {}", data_dir.display()))
+fn mark(is_odd: bool) -> (Style, String) {
+    let (style, mark) = if is_odd {
+        (Style::Bad, "✗")
+    } else {
+        (Style::Good, "✓")
+    };
+    (style, mark.to_owned())
+}
+
+fn plain(text: String) -> (Style, String) {
+    (Style::Plain, text)
+}
+
+fn sidecar_rows(sidecar: &SidecarReport, session: &Session) -> Vec<Row> {
+    let mut table = Table::new(&["", "WAITING", ""]);
+    for (what, backlog) in &sidecar.waiting {
+        table.push(vec![
+            mark(backlog.is_stuck),
+            plain((*what).to_owned()),
+            plain(backlog.tell(session.now)),
+        ]);
+    }
+    if let Some(note) = &sidecar.writing {
+        table.push(vec![
+            mark(note.failure.is_some()),
+            plain("writing to the store".to_owned()),
+            plain(tell_writing(note)),
+        ]);
+    }
+    if let Some(failure) = sidecar.unjoined() {
+        table.push(vec![
+            mark(true),
+            plain("joining parts of reconciles".to_owned()),
+            plain(format!("keeps failing: {}", tell_failure(failure))),
+        ]);
+    }
+    let mut rows = vec![
+        Row::new(),
+        Row::new()
+            .with(Style::Strong, sidecar.data_dir.display().to_string())
+            .plain(sidecar.remark(&session.data_dir)),
+        Row::new(),
+    ];
+    rows.extend(table.lay_out());
+    if !sidecar.quarantined.is_empty() {
+        let mut table = Table::new(&["QUARANTINED", "WHAT", "REASON"]);
+        for file in sidecar.quarantined.iter().take(LISTED) {
+            let (what, reason) = tell_quarantined(file);
+            table.push(vec![plain(file.id.to_string()), plain(what), plain(reason)]);
+        }
+        rows.push(Row::new());
+        rows.extend(table.lay_out());
+    }
+    rows
 }
 
 /// Whether the payloads of these reconciles, or of the first of them, are in the store by now.
@@ -391,6 +359,8 @@ struct Told<'t> {
     unreadable: u64,
     unreadable_parts: &'t [String],
     findings: Vec<ToldFinding<'t>>,
+    /// Where the rest was found.
+    data_dir: Option<String>,
     waiting: Vec<ToldBacklog<'t>>,
     writing: Option<&'t StandingNote>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

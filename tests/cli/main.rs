@@ -12,6 +12,7 @@ mod hostile;
 mod namesakes;
 mod quarantine;
 mod setup;
+mod sidecar;
 mod snapshots;
 mod split;
 mod terminal;
