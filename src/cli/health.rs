@@ -1,16 +1,15 @@
 //! `spanplane health`: what is missing or odd in a store, and what waits beside it.
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use clap::Args;
 use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
-    answers::{Example, Finding, Health, Oddity, PayloadsError},
-    archive::{FailureNote, StandingNote, SubjectFilter},
+    answers::{Example, Finding, Health, Oddity},
+    archive::{FailureNote, StandingNote, StoreError, SubjectFilter},
     causes::with_causes,
     disk::LocalDisk,
-    line::{Line, PayloadState},
     outbox::Quarantined,
     time::Timestamp,
 };
@@ -34,8 +33,6 @@ const NAMED_PARTS: usize = 3;
 const MAX_DETAIL: usize = 400;
 /// Files in quarantine that are listed.
 const LISTED: usize = 20;
-/// Objects that are looked for, of those that were on their way.
-const LOOKED_FOR: usize = 20;
 
 /// What `health` can be told.
 #[derive(Args, Debug)]
@@ -69,7 +66,8 @@ pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
 /// Everything that was looked at.
 struct Checkup {
     since: Timestamp,
-    health: Health,
+    reconciles: u64,
+    findings: BTreeMap<Oddity, Finding>,
     /// What the store said in place of an answer.
     store: Option<String>,
     /// Parts of the index that can't be read.
@@ -91,15 +89,11 @@ impl Checkup {
         let mut health = Health::default();
         let (mut unreadable, mut unreadable_parts, mut store) = (0, Vec::new(), None);
         let mut progress = Progress::new();
-        let mut under_way = Vec::new();
         while let Some(line) = lines.next().await {
             match line {
                 Ok(line) => {
                     health.look_at(&line);
                     progress.show(health.reconciles, "reconciles");
-                    if line.object.state == PayloadState::Queued && under_way.len() < LOOKED_FOR {
-                        under_way.push(line);
-                    }
                 }
                 Err(error) if error.store_error().is_some() => {
                     store.get_or_insert(with_causes(&error));
@@ -114,12 +108,13 @@ impl Checkup {
             }
         }
         progress.end();
-        if have_arrived(session, &under_way).await {
-            health.take_back(Oddity::OnTheirWay);
+        if let Err(error) = look_for_arrivals(session, &mut health).await {
+            store.get_or_insert(with_causes(&error));
         }
         Ok(Self {
             since,
-            health,
+            reconciles: health.reconciles,
+            findings: health.findings(),
             store,
             unreadable,
             unreadable_parts,
@@ -128,8 +123,8 @@ impl Checkup {
     }
 
     fn is_well(&self) -> bool {
-        self.health.findings.is_empty()
-            && self.health.reconciles > 0
+        self.findings.is_empty()
+            && self.reconciles > 0
             && self.store.is_none()
             && self.unreadable == 0
             && self.sidecar.as_ref().is_none_or(SidecarReport::is_well)
@@ -145,9 +140,9 @@ impl Checkup {
             plain(self.store.clone().unwrap_or_default()),
         ]);
         table.push(vec![
-            mark(self.health.reconciles == 0),
+            mark(self.reconciles == 0),
             plain("reconciles".to_owned()),
-            plain(self.health.reconciles.to_string()),
+            plain(self.reconciles.to_string()),
             plain(String::new()),
         ]);
         table.push(vec![
@@ -157,7 +152,7 @@ impl Checkup {
             plain(self.unreadable_parts.join(", ")),
         ]);
         for oddity in Oddity::ALL {
-            let finding = self.health.findings.get(&oddity);
+            let finding = self.findings.get(&oddity);
             let Finding { count, examples } = finding.cloned().unwrap_or_default();
             let examples: Vec<_> = examples.iter().map(tell_example).collect();
             table.push(vec![
@@ -168,7 +163,7 @@ impl Checkup {
             ]);
         }
         let since = self.since.rfc3339_millis();
-        let looked_at = format!("{} reconciles since {since}", self.health.reconciles);
+        let looked_at = format!("{} reconciles since {since}", self.reconciles);
         let mut rows = vec![
             Row::new()
                 .with(Style::Strong, session.store.to_string())
@@ -183,19 +178,15 @@ impl Checkup {
     }
 
     fn told(&self, session: &Session) -> Told<'_> {
-        let findings = self
-            .health
-            .findings
-            .iter()
-            .map(|(oddity, finding)| ToldFinding {
-                what: oddity.as_str(),
-                count: finding.count,
-                traces: finding
-                    .examples
-                    .iter()
-                    .map(|example| example.trace_id.as_str())
-                    .collect(),
-            });
+        let findings = self.findings.iter().map(|(oddity, finding)| ToldFinding {
+            what: oddity.as_str(),
+            count: finding.count,
+            traces: finding
+                .examples
+                .iter()
+                .map(|example| example.trace_id.as_str())
+                .collect(),
+        });
         let sidecar = self.sidecar.as_ref();
         let waiting = sidecar.iter().flat_map(|sidecar| &sidecar.waiting);
         let waiting = waiting.map(|(what, backlog)| ToldBacklog {
@@ -212,7 +203,7 @@ impl Checkup {
                 error: self.store.as_deref(),
             },
             since: self.since,
-            reconciles: self.health.reconciles,
+            reconciles: self.reconciles,
             unreadable: self.unreadable,
             unreadable_parts: &self.unreadable_parts,
             findings: findings.collect(),
@@ -284,15 +275,17 @@ fn sidecar_rows(sidecar: &SidecarReport, session: &Session) -> Vec<Row> {
     rows
 }
 
-/// Whether the payloads of these reconciles, or of the first of them, are in the store by now.
-async fn have_arrived(session: &Session, lines: &[Line]) -> bool {
-    for line in lines {
-        let payloads = session.answers.payloads(line).await;
-        if let Err(PayloadsError::Queued { .. }) = payloads {
-            return false;
+/// Takes back what was on its way and is in the store by now. Once the store does not answer, the
+/// rest is not looked for, and counts as it did.
+async fn look_for_arrivals(session: &Session, health: &mut Health) -> Result<(), StoreError> {
+    let keys = health.under_way().map(str::to_owned).collect();
+    let mut looked_for = Box::pin(session.answers.look_for(keys));
+    while let Some((key, found)) = looked_for.next().await {
+        if found? {
+            health.has_arrived(&key);
         }
     }
-    true
+    Ok(())
 }
 
 /// `784cb8b6 tidy (function-tidy)`

@@ -8,7 +8,7 @@ use spanplane::{
 };
 use tempfile::tempdir;
 
-use crate::setup::{ask, ask_store, code_of, program, store, text_of};
+use crate::setup::{ask, ask_store, code_of, copy, program, store, text_of};
 
 /// A question and, in words that say why, how it ended.
 fn ends(output: &std::process::Output, code: i32, words: &str) {
@@ -239,19 +239,6 @@ fn a_broken_part_of_the_index_is_told_and_the_rest_is_read() {
     );
     ends(&health, 1, "is broken");
     assert!(text_of(&health.stdout).contains("00000001.jsonl.zst is broken"));
-}
-
-fn copy(from: &std::path::Path, to: &std::path::Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let copied = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &copied);
-        } else {
-            fs::copy(entry.path(), copied).unwrap();
-        }
-    }
 }
 
 #[test]

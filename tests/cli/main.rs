@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod arrivals;
 mod exits;
 mod following;
 mod hostile;
