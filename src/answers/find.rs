@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, fmt, pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{
     document::{OpenError, StoredDocument},
@@ -14,7 +14,7 @@ use super::{
     reference::{Reference, SubjectName},
 };
 use crate::{
-    archive::{Archive, FetchError, IndexError, Query, SubjectFilter},
+    archive::{Archive, FetchError, IndexError, Key, Query, StoreError, SubjectFilter},
     line::{Line, PayloadState},
     time::Timestamp,
 };
@@ -24,6 +24,9 @@ use crate::{
 const NAMESAKES_WITHIN: Duration = Duration::from_mins(30);
 /// How far ahead the next reconcile of a subject is looked for, at first.
 const NEAR: Duration = Duration::from_mins(15);
+
+/// Objects that a store is asked for at once.
+const LOOKED_FOR_AT_ONCE: usize = 16;
 
 /// Text of payloads that is in memory at once, unless told otherwise. A reconcile of ten steps,
 /// each with the largest payloads that are received by default, has 640 MiB.
@@ -277,6 +280,22 @@ impl Answers {
             ..Query::default()
         })
         .await
+    }
+
+    /// Whether each of these objects is in the store, in any order. What is no key of an object is
+    /// not there.
+    pub fn look_for(
+        &self,
+        keys: Vec<String>,
+    ) -> impl Stream<Item = (String, Result<bool, StoreError>)> + Send {
+        let looked_for = keys.into_iter().map(async |key| {
+            let found = match Key::parse(&key) {
+                Some(parsed) => self.archive.has(&parsed).await,
+                None => Ok(false),
+            };
+            (key, found)
+        });
+        stream::iter(looked_for).buffer_unordered(LOOKED_FOR_AT_ONCE)
     }
 
     /// The payloads of a reconcile.

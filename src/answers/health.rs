@@ -1,7 +1,8 @@
 //! What is missing or odd in reconciles, from index lines alone.
 //!
-//! Invariant: memory takes some 40 bytes for each request that differs from all others, and a few
-//! examples of each oddity, however many lines are looked at.
+//! Invariant: memory takes some 40 bytes for each request that differs from all others, a few
+//! examples of each oddity and a bounded number of keys, however many lines are looked at. An object
+//! that was on its way counts as not arrived until somebody has found it in the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,6 +10,8 @@ use crate::line::{INTERRUPTED, Line, LineStep, PayloadState, Status};
 
 /// Of each oddity.
 const EXAMPLES: usize = 3;
+/// Objects that were on their way and can be found to have arrived: some 400 bytes each.
+const MAX_UNDER_WAY: usize = 4096;
 /// What gRPC takes unless it is told otherwise, and so do many functions.
 const LARGE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -75,13 +78,35 @@ pub struct Example {
     pub function: Option<String>,
 }
 
+impl Example {
+    fn of(line: &Line, step: Option<&LineStep>) -> Self {
+        Self {
+            trace_id: line.trace_id.clone(),
+            step: step.map(|step| step.name.clone()),
+            function: step.map(|step| step.function.clone()),
+        }
+    }
+}
+
 /// What was odd in all lines that were looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     pub reconciles: u64,
-    pub findings: BTreeMap<Oddity, Finding>,
+    /// Without what is under way.
+    noted: BTreeMap<Oddity, Finding>,
+    /// Objects that were on their way, by their keys.
+    under_way: HashMap<String, UnderWay>,
     /// Hashes of function and request → hash of the answer.
     answers: HashMap<u64, u64>,
+}
+
+/// Lines whose object was on its way.
+#[derive(Clone, Debug)]
+struct UnderWay {
+    lines: u64,
+    /// Which of all lines was the first of them.
+    first: u64,
+    example: Example,
 }
 
 impl Health {
@@ -101,25 +126,59 @@ impl Health {
         }
         match line.object.state {
             PayloadState::Dropped => self.note(Oddity::Lost, line, None),
-            PayloadState::Queued => self.note(Oddity::OnTheirWay, line, None),
+            PayloadState::Queued => self.note_under_way(line),
             PayloadState::Stored | PayloadState::Unchanged => {}
         }
     }
 
-    /// What was on its way has arrived.
-    pub fn take_back(&mut self, oddity: Oddity) {
-        self.findings.remove(&oddity);
+    /// The keys of objects that were on their way and may have arrived since.
+    pub fn under_way(&self) -> impl Iterator<Item = &str> {
+        self.under_way.keys().map(String::as_str)
+    }
+
+    /// The object with this key is in the store.
+    pub fn has_arrived(&mut self, key: &str) {
+        self.under_way.remove(key);
+    }
+
+    /// What was found.
+    pub fn findings(&self) -> BTreeMap<Oddity, Finding> {
+        let mut findings = self.noted.clone();
+        if self.under_way.is_empty() {
+            return findings;
+        }
+        let mut under_way: Vec<_> = self.under_way.values().collect();
+        under_way.sort_unstable_by_key(|object| object.first);
+        let finding = findings.entry(Oddity::OnTheirWay).or_default();
+        finding.count += under_way.iter().map(|object| object.lines).sum::<u64>();
+        let examples = under_way.iter().map(|object| object.example.clone());
+        // Those that could not be kept in mind came later.
+        let later = std::mem::take(&mut finding.examples);
+        finding.examples = examples.chain(later).take(EXAMPLES).collect();
+        findings
     }
 
     fn note(&mut self, oddity: Oddity, line: &Line, step: Option<&LineStep>) {
-        let finding = self.findings.entry(oddity).or_default();
+        let finding = self.noted.entry(oddity).or_default();
         finding.count += 1;
         if finding.examples.len() < EXAMPLES {
-            finding.examples.push(Example {
-                trace_id: line.trace_id.clone(),
-                step: step.map(|step| step.name.clone()),
-                function: step.map(|step| step.function.clone()),
-            });
+            finding.examples.push(Example::of(line, step));
+        }
+    }
+
+    fn note_under_way(&mut self, line: &Line) {
+        let key = &line.object.key;
+        if let Some(object) = self.under_way.get_mut(key) {
+            object.lines += 1;
+        } else if self.under_way.len() < MAX_UNDER_WAY {
+            let object = UnderWay {
+                lines: 1,
+                first: self.reconciles,
+                example: Example::of(line, None),
+            };
+            self.under_way.insert(key.clone(), object);
+        } else {
+            self.note(Oddity::OnTheirWay, line, None);
         }
     }
 
@@ -200,9 +259,9 @@ mod tests {
             health.look_at(&line);
         }
         assert_eq!(health.reconciles, lines.len() as u64);
-        let findings = health.findings.iter();
+        let findings = health.findings().into_iter();
         findings
-            .map(|(oddity, found)| (*oddity, found.count))
+            .map(|(oddity, found)| (oddity, found.count))
             .collect()
     }
 
@@ -269,9 +328,55 @@ mod tests {
             line.object.state = state;
             health.look_at(&line);
         }
-        let found: Vec<_> = health.findings.keys().copied().collect();
+        let found: Vec<_> = health.findings().into_keys().collect();
         assert_eq!(found, [Oddity::Lost, Oddity::OnTheirWay]);
-        health.take_back(Oddity::OnTheirWay);
-        assert_eq!(health.findings.len(), 1);
+    }
+
+    /// A reconcile whose object was on its way.
+    fn queued(trace: &str, key: &str) -> Line {
+        let mut line = line(trace, at(0));
+        line.object.state = PayloadState::Queued;
+        key.clone_into(&mut line.object.key);
+        line
+    }
+
+    /// How many payloads have not arrived, and which for example.
+    fn missing(health: &Health) -> (u64, Vec<String>) {
+        let finding = health.findings().remove(&Oddity::OnTheirWay);
+        let Finding { count, examples } = finding.unwrap_or_default();
+        let traces = examples.into_iter().map(|example| example.trace_id);
+        (count, traces.collect())
+    }
+
+    #[test]
+    fn what_has_arrived_is_taken_back_and_nothing_else() {
+        let mut health = Health::default();
+        for (trace, key) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "3"), ("e", "1")] {
+            health.look_at(&queued(trace, key));
+        }
+        let owned = |traces: &[&str]| traces.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(missing(&health), (5, owned(&["a", "c", "d"])));
+        health.has_arrived("1");
+        assert_eq!(missing(&health), (2, owned(&["c", "d"])));
+        health.has_arrived("unheard of");
+        health.has_arrived("3");
+        assert_eq!(missing(&health), (1, owned(&["c"])));
+        health.has_arrived("2");
+        assert!(!health.findings().contains_key(&Oddity::OnTheirWay));
+    }
+
+    #[test]
+    fn what_could_not_be_kept_in_mind_counts_as_not_arrived() {
+        let mut health = Health::default();
+        for number in 0..MAX_UNDER_WAY + 2 {
+            health.look_at(&queued(&format!("trace-{number}"), &number.to_string()));
+        }
+        let keys: Vec<_> = health.under_way().map(str::to_owned).collect();
+        assert_eq!(keys.len(), MAX_UNDER_WAY);
+        for key in keys {
+            health.has_arrived(&key);
+        }
+        let last = [0, 1].map(|number| format!("trace-{}", MAX_UNDER_WAY + number));
+        assert_eq!(missing(&health), (2, last.to_vec()));
     }
 }

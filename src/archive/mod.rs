@@ -7,6 +7,7 @@
 mod beginning;
 mod delivery;
 mod failure;
+mod identity;
 mod index;
 mod joining;
 mod keys;
@@ -38,6 +39,7 @@ use self::{standing::Witness, writing::Abilities};
 pub use self::{
     beginning::is_stored_elsewhere,
     failure::{StoreError, Trouble},
+    identity::StoreIdentity,
     index::{
         IndexError, IndexJournal, IndexKey, InstanceName, Partition, Query, ReadyBatch,
         SubjectFilter,

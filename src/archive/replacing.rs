@@ -166,7 +166,7 @@ impl Archive {
     }
 
     /// Whether there is an object.
-    pub(super) async fn has(&self, key: &Key) -> Result<bool, StoreError> {
+    pub async fn has(&self, key: &Key) -> Result<bool, StoreError> {
         match self.store.client.head(&self.location(key.as_str())).await {
             Ok(_) => Ok(true),
             Err(Error::NotFound { .. }) => Ok(false),

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use twox_hash::XxHash3_64;
 
-use super::{StoreError, Trouble, UploadError};
+use super::{StoreError, StoreIdentity, Trouble, UploadError};
 use crate::time::Timestamp;
 
 /// In the data directory.
@@ -183,6 +183,9 @@ pub struct StandingNote {
     /// Why parts of reconciles can't be joined, if some keep failing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unjoined: Option<FailureNote>,
+    /// Which store it is about; `None` in a note of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreIdentity>,
 }
 
 /// Why nothing could be written.
@@ -202,6 +205,7 @@ impl StandingNote {
     pub fn of(
         standing: &Standing,
         unjoined: Option<FailureNote>,
+        store: &StoreIdentity,
         since: Timestamp,
     ) -> Option<Self> {
         let failure = match standing {
@@ -220,6 +224,7 @@ impl StandingNote {
             since,
             failure,
             unjoined,
+            store: Some(store.clone()),
         })
     }
 
@@ -228,6 +233,19 @@ impl StandingNote {
         let written = data_dir.join(format!("{NOTE}.new"));
         fs::write(&written, serde_json::to_vec(self)?)?;
         fs::rename(written, data_dir.join(NOTE))
+    }
+
+    /// Removes that of a data directory unless it is about this store: it says nothing any more.
+    pub fn keep_only_of(store: &StoreIdentity, data_dir: &Path) -> io::Result<()> {
+        // One that can't be read is as good as none.
+        let note = Self::read(data_dir).ok().flatten();
+        if note.is_some_and(|note| note.store.as_ref() == Some(store)) {
+            return Ok(());
+        }
+        match fs::remove_file(data_dir.join(NOTE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// That of a data directory, if there is one.
@@ -302,6 +320,34 @@ mod tests {
     fn a_note_of_an_earlier_version_can_be_read() {
         let note = r#"{"v":1,"since":"2026-11-16T04:36:46Z","failure":null}"#;
         let note: StandingNote = serde_json::from_str(note).unwrap();
-        assert_eq!((note.failure, note.unjoined), (None, None));
+        assert_eq!(
+            (note.failure, note.unjoined, note.store),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn a_note_is_kept_only_for_the_store_that_it_is_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let [store, other] = ["s3://bucket/a", "s3://bucket/b"]
+            .map(|url| StoreIdentity::new(url.to_owned(), None, None));
+        let keep = |store| StandingNote::keep_only_of(store, folder.path()).unwrap();
+        let read = || StandingNote::read(folder.path()).unwrap();
+        keep(&store);
+        let note = StandingNote::of(&Standing::Works, None, &store, Timestamp::default()).unwrap();
+        note.write(folder.path()).unwrap();
+        keep(&store);
+        assert_eq!(read(), Some(note));
+        keep(&other);
+        assert_eq!(read(), None);
+        // Nor is one that does not say which, or says nothing at all.
+        for text in [
+            r#"{"v":1,"since":"2026-11-16T04:36:46Z","failure":null}"#,
+            "{",
+        ] {
+            fs::write(folder.path().join(NOTE), text).unwrap();
+            keep(&store);
+            assert_eq!(read(), None);
+        }
     }
 }

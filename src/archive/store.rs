@@ -4,7 +4,12 @@
 //! found out later, since receiving does not wait for it. A URL is shown without user info and
 //! query, where credentials could stand.
 
-use std::{fmt, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fmt, fs,
+    path::{self, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use object_store::{
     ObjectStore, RetryConfig,
@@ -18,6 +23,7 @@ use object_store::{
 use url::Url;
 
 use super::{
+    StoreIdentity,
     local::LocalStore,
     variables::{Variables, without_credentials},
 };
@@ -215,6 +221,22 @@ impl StoreUrl {
         (self.kind == StoreKind::File).then(|| PathBuf::from(&self.path))
     }
 
+    /// What tells this store from every other, where its client is set up by these variables.
+    pub fn identity(&self, variables: &Variables) -> StoreIdentity {
+        let (endpoint, account) = match self.kind {
+            StoreKind::File => {
+                // However it is written: a relative path, a slash at the end.
+                let path = path::absolute(&self.path).unwrap_or_else(|_| self.path.clone().into());
+                let path: PathBuf = path.components().collect();
+                return StoreIdentity::new(Self::folder(&path).to_string(), None, None);
+            }
+            StoreKind::Memory | StoreKind::Google => (None, None),
+            StoreKind::S3 => (variables.s3_endpoint(), None),
+            StoreKind::Azure => (variables.azure_endpoint(), variables.azure_account()),
+        };
+        StoreIdentity::new(self.to_string(), endpoint, account)
+    }
+
     /// Whether what is stored outlives the process.
     pub fn is_lasting(&self) -> bool {
         self.kind != StoreKind::Memory
@@ -387,6 +409,31 @@ mod tests {
         ] {
             assert!(StoreUrl::parse(bucket).is_ok(), "{bucket}");
         }
+    }
+
+    #[test]
+    fn an_identity_tells_stores_apart_whose_urls_are_equal() {
+        let identity = |url, variables: &[(&'static str, &'static str)]| {
+            let variables = variables.iter().copied().collect();
+            StoreUrl::parse(url).unwrap().identity(&variables)
+        };
+        let at = |endpoint| identity("s3://bucket/a", &[("AWS_ENDPOINT_URL", endpoint)]);
+        let cloud = identity("s3://bucket/a/", &[("AZURE_STORAGE_ACCOUNT_NAME", "mine")]);
+        assert_eq!(cloud, identity("s3://bucket/a", &[]));
+        assert_ne!(cloud, identity("s3://bucket/b", &[]));
+        assert_ne!(cloud, at("http://minio:9000"));
+        assert_ne!(at("http://minio:9001"), at("http://minio:9000"));
+        assert_eq!(at("http://me:secret@minio:9000/"), at("http://minio:9000"));
+        let of = |account| {
+            identity(
+                "az://container/a",
+                &[("AZURE_STORAGE_ACCOUNT_NAME", account)],
+            )
+        };
+        assert_ne!(of("mine"), of("theirs"));
+        assert_eq!(of("mine"), of("mine"));
+        let folder = identity("file:///a/b/", &[("AWS_ENDPOINT_URL", "http://minio:9000")]);
+        assert_eq!(folder, identity("file:///a/b", &[]));
     }
 
     #[test]

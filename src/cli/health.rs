@@ -1,28 +1,26 @@
 //! `spanplane health`: what is missing or odd in a store, and what waits beside it.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use clap::Args;
 use futures_util::StreamExt as _;
 use serde::Serialize;
 use spanplane::{
-    answers::{Example, Finding, Health, Oddity, PayloadsError},
-    archive::{FailureNote, StandingNote, SubjectFilter},
+    answers::{Example, Finding, Health, Oddity},
+    archive::{FailureNote, StandingNote, StoreError, SubjectFilter},
     causes::with_causes,
     disk::LocalDisk,
-    line::{Line, PayloadState},
-    outbox::{Quarantine, Quarantined},
+    outbox::Quarantined,
     time::Timestamp,
 };
 
 use super::{
     TROUBLE,
-    backlog::{Backlog, backlogs},
     ls::short_id,
     row::{Row, Style},
     screen::Progress,
     session::{AskArgs, Session},
+    sidecar::SidecarReport,
     table::Table,
     trouble::tell_trouble,
 };
@@ -35,8 +33,6 @@ const NAMED_PARTS: usize = 3;
 const MAX_DETAIL: usize = 400;
 /// Files in quarantine that are listed.
 const LISTED: usize = 20;
-/// Objects that are looked for, of those that were on their way.
-const LOOKED_FOR: usize = 20;
 
 /// What `health` can be told.
 #[derive(Args, Debug)]
@@ -70,18 +66,16 @@ pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
 /// Everything that was looked at.
 struct Checkup {
     since: Timestamp,
-    health: Health,
+    reconciles: u64,
+    findings: BTreeMap<Oddity, Finding>,
     /// What the store said in place of an answer.
     store: Option<String>,
     /// Parts of the index that can't be read.
     unreadable: u64,
     /// Some of them.
     unreadable_parts: Vec<String>,
-    backlogs: Option<(PathBuf, Vec<(&'static str, Backlog)>)>,
-    /// How writing to the store goes, as a sidecar on this machine noted it.
-    writing: Option<StandingNote>,
-    /// The oldest in quarantine.
-    quarantined: Vec<Quarantined>,
+    /// What a sidecar on this machine has noted.
+    sidecar: Option<SidecarReport>,
 }
 
 impl Checkup {
@@ -95,15 +89,11 @@ impl Checkup {
         let mut health = Health::default();
         let (mut unreadable, mut unreadable_parts, mut store) = (0, Vec::new(), None);
         let mut progress = Progress::new();
-        let mut under_way = Vec::new();
         while let Some(line) = lines.next().await {
             match line {
                 Ok(line) => {
                     health.look_at(&line);
                     progress.show(health.reconciles, "reconciles");
-                    if line.object.state == PayloadState::Queued && under_way.len() < LOOKED_FOR {
-                        under_way.push(line);
-                    }
                 }
                 Err(error) if error.store_error().is_some() => {
                     store.get_or_insert(with_causes(&error));
@@ -118,70 +108,30 @@ impl Checkup {
             }
         }
         progress.end();
-        if have_arrived(session, &under_way).await {
-            health.take_back(Oddity::OnTheirWay);
+        if let Err(error) = look_for_arrivals(session, &mut health).await {
+            store.get_or_insert(with_causes(&error));
         }
-        let data_dir = session.data_dir.clone();
-        let backlogs = data_dir.filter(|data_dir| data_dir.is_dir());
-        let note = match &backlogs {
-            Some(data_dir) => StandingNote::read(data_dir)
-                .with_context(|| format!("cannot look into {}", data_dir.display()))?,
-            None => None,
-        };
-        let backlogs = backlogs.map(|data_dir| {
-            let waiting = backlogs_of(&data_dir, session.now)?;
-            anyhow::Ok((data_dir, waiting))
-        });
-        let backlogs = backlogs.transpose()?;
-        let quarantined = match &backlogs {
-            Some((data_dir, _)) => Quarantine::list(&LocalDisk, &data_dir.join("quarantine"))
-                .with_context(|| format!("cannot look into {}", data_dir.display()))?,
-            None => Vec::new(),
-        };
         Ok(Self {
             since,
-            health,
+            reconciles: health.reconciles,
+            findings: health.findings(),
             store,
             unreadable,
             unreadable_parts,
-            backlogs,
-            writing: note,
-            quarantined,
+            sidecar: SidecarReport::of(session)?,
         })
     }
 
     fn is_well(&self) -> bool {
-        let waiting = self.backlogs.iter().flat_map(|(_, backlogs)| backlogs);
-        self.health.findings.is_empty()
-            && self.health.reconciles > 0
+        self.findings.is_empty()
+            && self.reconciles > 0
             && self.store.is_none()
             && self.unreadable == 0
-            && self.failure().is_none()
-            && self.unjoined().is_none()
-            && !waiting.into_iter().any(|(_, backlog)| backlog.is_stuck)
-    }
-
-    /// Why a sidecar on this machine can't write to the store.
-    fn failure(&self) -> Option<&FailureNote> {
-        self.writing.as_ref()?.failure.as_ref()
-    }
-
-    /// Why parts of reconciles can't be joined there.
-    fn unjoined(&self) -> Option<&FailureNote> {
-        self.writing.as_ref()?.unjoined.as_ref()
+            && self.sidecar.as_ref().is_none_or(SidecarReport::is_well)
     }
 
     fn rows(&self, session: &Session) -> Vec<Row> {
         let mut table = Table::new(&["", "LOOKED FOR", "FOUND", "WHERE"]);
-        let mark = |is_odd: bool| {
-            let (style, mark) = if is_odd {
-                (Style::Bad, "✗")
-            } else {
-                (Style::Good, "✓")
-            };
-            (style, mark.to_owned())
-        };
-        let plain = |text: String| (Style::Plain, text);
         let answer = if self.store.is_some() { "no" } else { "yes" };
         table.push(vec![
             mark(self.store.is_some()),
@@ -190,9 +140,9 @@ impl Checkup {
             plain(self.store.clone().unwrap_or_default()),
         ]);
         table.push(vec![
-            mark(self.health.reconciles == 0),
+            mark(self.reconciles == 0),
             plain("reconciles".to_owned()),
-            plain(self.health.reconciles.to_string()),
+            plain(self.reconciles.to_string()),
             plain(String::new()),
         ]);
         table.push(vec![
@@ -202,7 +152,7 @@ impl Checkup {
             plain(self.unreadable_parts.join(", ")),
         ]);
         for oddity in Oddity::ALL {
-            let finding = self.health.findings.get(&oddity);
+            let finding = self.findings.get(&oddity);
             let Finding { count, examples } = finding.cloned().unwrap_or_default();
             let examples: Vec<_> = examples.iter().map(tell_example).collect();
             table.push(vec![
@@ -213,7 +163,7 @@ impl Checkup {
             ]);
         }
         let since = self.since.rfc3339_millis();
-        let looked_at = format!("{} reconciles since {since}", self.health.reconciles);
+        let looked_at = format!("{} reconciles since {since}", self.reconciles);
         let mut rows = vec![
             Row::new()
                 .with(Style::Strong, session.store.to_string())
@@ -221,64 +171,24 @@ impl Checkup {
             Row::new(),
         ];
         rows.extend(table.lay_out());
-        if let Some((data_dir, waiting)) = &self.backlogs {
-            let mut table = Table::new(&["", "WAITING", ""]);
-            for (what, backlog) in waiting {
-                table.push(vec![
-                    mark(backlog.is_stuck),
-                    plain((*what).to_owned()),
-                    plain(backlog.tell(session.now)),
-                ]);
-            }
-            let title = data_dir.display().to_string();
-            rows.extend([
-                Row::new(),
-                Row::new().with(Style::Strong, title),
-                Row::new(),
-            ]);
-            if let Some(note) = &self.writing {
-                table.push(vec![
-                    mark(note.failure.is_some()),
-                    plain("writing to the store".to_owned()),
-                    plain(tell_writing(note)),
-                ]);
-            }
-            if let Some(failure) = self.unjoined() {
-                table.push(vec![
-                    mark(true),
-                    plain("joining parts of reconciles".to_owned()),
-                    plain(format!("keeps failing: {}", tell_failure(failure))),
-                ]);
-            }
-            rows.extend(table.lay_out());
-            if !self.quarantined.is_empty() {
-                let mut table = Table::new(&["QUARANTINED", "WHAT", "REASON"]);
-                for file in self.quarantined.iter().take(LISTED) {
-                    let (what, reason) = tell_quarantined(file);
-                    table.push(vec![plain(file.id.to_string()), plain(what), plain(reason)]);
-                }
-                rows.push(Row::new());
-                rows.extend(table.lay_out());
-            }
+        if let Some(sidecar) = &self.sidecar {
+            rows.extend(sidecar_rows(sidecar, session));
         }
         rows
     }
 
     fn told(&self, session: &Session) -> Told<'_> {
-        let findings = self
-            .health
-            .findings
-            .iter()
-            .map(|(oddity, finding)| ToldFinding {
-                what: oddity.as_str(),
-                count: finding.count,
-                traces: finding
-                    .examples
-                    .iter()
-                    .map(|example| example.trace_id.as_str())
-                    .collect(),
-            });
-        let waiting = self.backlogs.iter().flat_map(|(_, backlogs)| backlogs);
+        let findings = self.findings.iter().map(|(oddity, finding)| ToldFinding {
+            what: oddity.as_str(),
+            count: finding.count,
+            traces: finding
+                .examples
+                .iter()
+                .map(|example| example.trace_id.as_str())
+                .collect(),
+        });
+        let sidecar = self.sidecar.as_ref();
+        let waiting = sidecar.iter().flat_map(|sidecar| &sidecar.waiting);
         let waiting = waiting.map(|(what, backlog)| ToldBacklog {
             what,
             files: backlog.files,
@@ -293,38 +203,89 @@ impl Checkup {
                 error: self.store.as_deref(),
             },
             since: self.since,
-            reconciles: self.health.reconciles,
+            reconciles: self.reconciles,
             unreadable: self.unreadable,
             unreadable_parts: &self.unreadable_parts,
             findings: findings.collect(),
             waiting: waiting.collect(),
-            writing: self.writing.as_ref(),
-            quarantined: self
-                .quarantined
+            data_dir: sidecar.map(|sidecar| sidecar.data_dir.display().to_string()),
+            writing: sidecar.and_then(|sidecar| sidecar.writing.as_ref()),
+            quarantined: sidecar
                 .iter()
-                .take(LISTED)
+                .flat_map(|sidecar| sidecar.quarantined.iter().take(LISTED))
                 .map(told_file)
                 .collect(),
         }
     }
 }
 
-fn backlogs_of(
-    data_dir: &std::path::Path,
-    now: Timestamp,
-) -> anyhow::Result<Vec<(&'static str, Backlog)>> {
-    backlogs(data_dir, now).with_context(|| format!("cannot look into {}", data_dir.display()))
+fn mark(is_odd: bool) -> (Style, String) {
+    let (style, mark) = if is_odd {
+        (Style::Bad, "✗")
+    } else {
+        (Style::Good, "✓")
+    };
+    (style, mark.to_owned())
 }
 
-/// Whether the payloads of these reconciles, or of the first of them, are in the store by now.
-async fn have_arrived(session: &Session, lines: &[Line]) -> bool {
-    for line in lines {
-        let payloads = session.answers.payloads(line).await;
-        if let Err(PayloadsError::Queued { .. }) = payloads {
-            return false;
+fn plain(text: String) -> (Style, String) {
+    (Style::Plain, text)
+}
+
+fn sidecar_rows(sidecar: &SidecarReport, session: &Session) -> Vec<Row> {
+    let mut table = Table::new(&["", "WAITING", ""]);
+    for (what, backlog) in &sidecar.waiting {
+        table.push(vec![
+            mark(backlog.is_stuck),
+            plain((*what).to_owned()),
+            plain(backlog.tell(session.now)),
+        ]);
+    }
+    if let Some(note) = &sidecar.writing {
+        table.push(vec![
+            mark(note.failure.is_some()),
+            plain("writing to the store".to_owned()),
+            plain(tell_writing(note)),
+        ]);
+    }
+    if let Some(failure) = sidecar.unjoined() {
+        table.push(vec![
+            mark(true),
+            plain("joining parts of reconciles".to_owned()),
+            plain(format!("keeps failing: {}", tell_failure(failure))),
+        ]);
+    }
+    let mut rows = vec![
+        Row::new(),
+        Row::new()
+            .with(Style::Strong, sidecar.data_dir.display().to_string())
+            .plain(sidecar.remark(&session.data_dir)),
+        Row::new(),
+    ];
+    rows.extend(table.lay_out());
+    if !sidecar.quarantined.is_empty() {
+        let mut table = Table::new(&["QUARANTINED", "WHAT", "REASON"]);
+        for file in sidecar.quarantined.iter().take(LISTED) {
+            let (what, reason) = tell_quarantined(file);
+            table.push(vec![plain(file.id.to_string()), plain(what), plain(reason)]);
+        }
+        rows.push(Row::new());
+        rows.extend(table.lay_out());
+    }
+    rows
+}
+
+/// Takes back what was on its way and is in the store by now. Once the store does not answer, the
+/// rest is not looked for, and counts as it did.
+async fn look_for_arrivals(session: &Session, health: &mut Health) -> Result<(), StoreError> {
+    let keys = health.under_way().map(str::to_owned).collect();
+    let mut looked_for = Box::pin(session.answers.look_for(keys));
+    while let Some((key, found)) = looked_for.next().await {
+        if found? {
+            health.has_arrived(&key);
         }
     }
-    true
+    Ok(())
 }
 
 /// `784cb8b6 tidy (function-tidy)`
@@ -391,6 +352,8 @@ struct Told<'t> {
     unreadable: u64,
     unreadable_parts: &'t [String],
     findings: Vec<ToldFinding<'t>>,
+    /// Where the rest was found.
+    data_dir: Option<String>,
     waiting: Vec<ToldBacklog<'t>>,
     writing: Option<&'t StandingNote>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -21,6 +21,7 @@ mod row;
 mod screen;
 mod session;
 mod show;
+mod sidecar;
 mod step;
 mod table;
 mod tree;

@@ -9,7 +9,7 @@ use spanplane::{
         Answers, Document, FindError, PayloadsError, Pipeline, Reference, Scope, StoredDocument,
         SubjectName,
     },
-    archive::{Archive, Compression, Query, StoreUrl, Variables},
+    archive::{Archive, Compression, Query, StoreIdentity, StoreUrl, Variables},
     line::Line,
     time::{Clock as _, SystemClock, Timestamp},
 };
@@ -85,14 +85,24 @@ pub(crate) struct DataDirArgs {
     socket_path: PathBuf,
 }
 
+/// Where a sidecar on this machine may keep its data.
+#[derive(Clone, Debug)]
+pub(crate) struct DataDir {
+    pub(crate) path: PathBuf,
+    /// Only the store was named: this is where a sidecar keeps its data by default, and it may
+    /// belong to one that writes to another store.
+    pub(crate) is_guessed: bool,
+}
+
 impl StoreArgs {
-    /// The store, and the data directory of a sidecar on this machine, if there may be one.
-    pub(crate) fn resolve(self) -> (StoreUrl, Option<PathBuf>) {
-        if let Some(store) = self.store {
-            return (store, self.home.data_dir);
-        }
-        let data_dir = self.home.resolve();
-        (StoreUrl::folder(&data_dir.join("store")), Some(data_dir))
+    /// The store, and the data directory that a sidecar with the same settings would use.
+    pub(crate) fn resolve(self) -> (StoreUrl, DataDir) {
+        let data_dir = DataDir {
+            is_guessed: self.store.is_some() && self.home.data_dir.is_none(),
+            path: self.home.resolve(),
+        };
+        let inside = || StoreUrl::folder(&data_dir.path.join("store"));
+        (self.store.unwrap_or_else(inside), data_dir)
     }
 }
 
@@ -115,8 +125,8 @@ pub(crate) struct Session {
     pub(crate) screen: Screen,
     pub(crate) now: Timestamp,
     pub(crate) store: StoreUrl,
-    /// Of a sidecar on this machine, if there may be one.
-    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) store_identity: StoreIdentity,
+    pub(crate) data_dir: DataDir,
 }
 
 impl Session {
@@ -133,7 +143,8 @@ impl Session {
             )
             .into());
         }
-        let archive = Archive::open(&store, &Variables::of_process(), Compression::default())?;
+        let variables = Variables::of_process();
+        let archive = Archive::open(&store, &variables, Compression::default())?;
         Ok(Self {
             answers: Answers::new(archive).noting(tell_trouble),
             scope: Scope {
@@ -143,6 +154,7 @@ impl Session {
             },
             screen: Screen::new(args.look),
             now,
+            store_identity: store.identity(&variables),
             store,
             data_dir,
         })

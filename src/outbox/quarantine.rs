@@ -11,7 +11,8 @@
 //!
 //! Any process may list these files, move one to `retry` or remove it; only the sidecar adds any,
 //! and takes up what is to be sent again. Invariant: bounded in bytes and in files. What does not fit
-//! is given up oldest first, by the caller, who counts it as lost.
+//! is given up oldest first, by the caller, who counts it as lost. What is to be sent again leaves
+//! before that; if it can't be taken, it stays and is one of those that may be given up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -207,13 +208,23 @@ impl Quarantine {
         bytes + disk_use(length) <= self.max_bytes && held.files.len() < MAX_FILES
     }
 
-    /// The oldest that does not fit. It is to be [given up](Self::give_up).
-    pub fn excess(&self) -> Option<Quarantined> {
+    /// The oldest that does not fit, be it that it is to be sent again and can't be taken: these are
+    /// untakeable. It is to be [given up](Self::give_up).
+    pub fn excess(&self, untakeable: &BTreeSet<u64>) -> Option<Quarantined> {
+        if !self.is_full() {
+            return None;
+        }
+        let held = self.lock();
+        let mut files = held.files.values();
+        let oldest = files.find(|file| !file.is_retried || untakeable.contains(&file.id));
+        oldest.cloned()
+    }
+
+    /// Whether something has to go.
+    pub fn is_full(&self) -> bool {
         let held = self.lock();
         let bytes: u64 = held.files.values().map(|file| disk_use(file.bytes)).sum();
-        let is_full = bytes > self.max_bytes || held.files.len() > MAX_FILES;
-        let oldest = held.files.values().find(|file| !file.is_retried);
-        oldest.filter(|_| is_full).cloned()
+        bytes > self.max_bytes || held.files.len() > MAX_FILES
     }
 
     pub fn give_up(&self, file: &Quarantined) {

@@ -1,6 +1,6 @@
 //! Parcels and batches through restarts and damage.
 
-use std::{fs, io::Write as _, sync::Arc};
+use std::{collections::BTreeSet, fs, io::Write as _, sync::Arc};
 
 use opentelemetry_proto::tonic::{resource::v1::Resource, trace::v1::Span};
 
@@ -232,13 +232,38 @@ fn the_oldest_in_quarantine_make_room_for_the_newest() {
     };
     put("00000000000000000001-3.otlp.zst");
     put("00000000000000000002-4.otlp.zst");
-    assert_eq!(quarantine.excess(), None);
+    let none = BTreeSet::new();
+    assert_eq!(quarantine.excess(&none), None);
     put("00000000000000000003-5.otlp.zst");
-    let oldest = quarantine.excess().unwrap();
+    let oldest = quarantine.excess(&none).unwrap();
     assert_eq!(TraceBatches::spans_of(&oldest.name), 3);
     quarantine.give_up(&oldest);
-    assert_eq!(quarantine.excess(), None);
+    assert_eq!(quarantine.excess(&none), None);
     assert_eq!(quarantine.bytes(), [0, 0, 2 * BLOCK, 0]);
+}
+
+#[test]
+fn what_is_to_be_sent_again_is_given_up_only_if_it_can_not_be_taken() {
+    let (_folder, quarantine) = with_quarantine(BLOCK);
+    for name in [
+        "00000000000000000001-3.otlp.zst",
+        "00000000000000000002-4.otlp.zst",
+    ] {
+        let what = Quarantinable::Spans;
+        quarantine.put(what, name, &[7; 100], &note(name)).unwrap();
+    }
+    let none = BTreeSet::new();
+    let oldest = quarantine.excess(&none).unwrap();
+    Quarantine::retry(&LocalDisk, &oldest).unwrap();
+    quarantine.look_again().unwrap();
+    assert_ne!(quarantine.excess(&none).unwrap().id, oldest.id);
+    let untakeable = BTreeSet::from([oldest.id]);
+    let given_up = quarantine.excess(&untakeable).unwrap();
+    assert_eq!(given_up.id, oldest.id);
+    quarantine.give_up(&given_up);
+    assert_eq!(quarantine.excess(&none), None);
+    assert!(!given_up.path.try_exists().unwrap());
+    assert_eq!(given_up.note(&LocalDisk), None);
 }
 
 #[test]

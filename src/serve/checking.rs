@@ -2,13 +2,13 @@
 //!
 //! Invariant: nothing waits for this.
 
-use std::{path::Path, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use tokio::task::spawn_blocking;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    archive::{Archive, Standing, StandingNote, StoreUrl, Trouble},
+    archive::{Archive, Standing, StandingNote, StoreIdentity, StoreUrl, Trouble},
     backoff::Backoff,
     config::Settings,
     metrics::Metrics,
@@ -38,11 +38,15 @@ pub(super) fn watch_store(
         standing.borrow().refusal().map(Trouble::as_str)
     });
     let (archive, url) = (archive.clone(), settings.store.clone());
-    let (data_dir, clock) = (settings.data_dir.clone(), SharedClock::clone(clock));
+    let place = NotePlace {
+        data_dir: settings.data_dir.clone(),
+        store: url.identity(&settings.store_variables),
+    };
+    let clock = SharedClock::clone(clock);
     let (panics, stop) = (metrics.panics().clone(), stop.clone());
     tasks.spawn(async move {
         let checking = || check_store(&archive, &url, &panics);
-        let noting = || keep_note(&archive, &data_dir, &clock, &panics);
+        let noting = || keep_note(&archive, &place, &clock, &panics);
         let both = async {
             tokio::join!(
                 panics.despite(Task::Check, CHECK_AGAIN, checking),
@@ -83,21 +87,27 @@ async fn check_store(archive: &Archive, url: &StoreUrl, panics: &Panics) {
     }
 }
 
+/// Where notes are kept, and what they are about.
+#[derive(Clone)]
+struct NotePlace {
+    data_dir: PathBuf,
+    store: StoreIdentity,
+}
+
 /// Writes down how writing goes, for `spanplane health`, whenever that changes.
-async fn keep_note(archive: &Archive, data_dir: &Path, clock: &SharedClock, panics: &Panics) {
+async fn keep_note(archive: &Archive, place: &NotePlace, clock: &SharedClock, panics: &Panics) {
     let (mut standings, mut unjoined) = (archive.standing(), archive.unjoined());
+    let NotePlace { data_dir, store } = place.clone();
+    on_disk(panics, move || {
+        StandingNote::keep_only_of(&store, &data_dir)
+    })
+    .await;
     loop {
         let standing: Standing = standings.borrow_and_update().clone();
         let not_joined = unjoined.borrow_and_update().clone();
-        if let Some(note) = StandingNote::of(&standing, not_joined, clock.now()) {
-            let data_dir = data_dir.to_owned();
-            let (inside, writing) = (panics.clone(), move || note.write(&data_dir));
-            let written = spawn_blocking(move || inside.catch(Task::Check, writing)).await;
-            // Otherwise it panicked, which is counted, or the program stops.
-            if let Ok(Ok(written)) = written {
-                if let Err(error) = written {
-                    tracing::debug!(%error, "cannot note how writing to the store goes");
-                }
+        if let Some(note) = StandingNote::of(&standing, not_joined, &place.store, clock.now()) {
+            let data_dir = place.data_dir.clone();
+            if on_disk(panics, move || note.write(&data_dir)).await {
                 panics.works(Task::Check);
             }
         }
@@ -109,4 +119,16 @@ async fn keep_note(archive: &Archive, data_dir: &Path, clock: &SharedClock, pani
             return;
         }
     }
+}
+
+/// Does something about the note; tells whether it got to an end, if not to a good one.
+async fn on_disk(panics: &Panics, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> bool {
+    let inside = panics.clone();
+    let done = spawn_blocking(move || inside.catch(Task::Check, work)).await;
+    // Otherwise it panicked, which is counted, or the program stops.
+    let Ok(Ok(done)) = done else { return false };
+    if let Err(error) = done {
+        tracing::debug!(%error, "cannot note how writing to the store goes");
+    }
+    true
 }

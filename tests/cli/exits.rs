@@ -3,12 +3,12 @@
 use std::{fs, io::Read as _, process::Stdio};
 
 use spanplane::{
-    archive::{Standing, StandingNote, Trouble},
+    archive::{Standing, StandingNote, StoreUrl, Trouble, Variables},
     time::Timestamp,
 };
 use tempfile::tempdir;
 
-use crate::setup::{ask, ask_store, code_of, program, store, text_of};
+use crate::setup::{ask, ask_store, code_of, copy, program, store, text_of};
 
 /// A question and, in words that say why, how it ended.
 fn ends(output: &std::process::Output, code: i32, words: &str) {
@@ -173,7 +173,9 @@ fn health_tells_a_store_that_refuses_from_one_that_is_away() {
             trouble,
             detail: "as it said".to_owned(),
         });
-        let note = StandingNote::of(&standing, None, Timestamp::default()).unwrap();
+        let store = StoreUrl::folder(&folder.path().join("store"));
+        let store = store.identity(&Variables::default());
+        let note = StandingNote::of(&standing, None, &store, Timestamp::default()).unwrap();
         note.write(folder.path()).unwrap();
         let question = ["health", "--data-dir", &data_dir, "--since", "2026-11-16"];
         let table = program(&question).output().unwrap();
@@ -237,19 +239,6 @@ fn a_broken_part_of_the_index_is_told_and_the_rest_is_read() {
     );
     ends(&health, 1, "is broken");
     assert!(text_of(&health.stdout).contains("00000001.jsonl.zst is broken"));
-}
-
-fn copy(from: &std::path::Path, to: &std::path::Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let copied = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &copied);
-        } else {
-            fs::copy(entry.path(), copied).unwrap();
-        }
-    }
 }
 
 #[test]

@@ -6,12 +6,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod arrivals;
 mod exits;
 mod following;
 mod hostile;
 mod namesakes;
 mod quarantine;
 mod setup;
+mod sidecar;
 mod snapshots;
 mod split;
 mod terminal;

@@ -80,6 +80,20 @@ pub(crate) fn ask_store(folder: &Path, arguments: &[&str]) -> Output {
     command.env("SPANPLANE_STORE", store).output().unwrap()
 }
 
+/// Copies a store.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let copied = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &copied);
+        } else {
+            fs::copy(entry.path(), copied).unwrap();
+        }
+    }
+}
+
 /// What the program said and how it ended, for people to read and to review.
 pub(crate) fn told(arguments: &[&str]) -> String {
     let output = ask(arguments);

@@ -46,10 +46,11 @@ class Sidecar:
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": key,
             "AZURE_STORAGE_ENDPOINT": endpoint,
-            "SPANPLANE_DATA_DIR": self.folder / "data",
+            # As in the Helm values, the data directory is beside the socket, and nothing else names it.
+            "PIPELINE_INSPECTOR_SOCKET": self.folder / "socket",
         }
         served = ["--metrics-address", self.url.removeprefix("http://"), "--viewer-address", "none", "--shutdown-timeout", "60s"]
-        command = [os.environ["SPANPLANE"], "--socket-path", self.folder / "socket", *served]
+        command = [os.environ["SPANPLANE"], *served]
         self.process = Process(work, name, command, **self.variables).start()
         eventually("the sidecar answers", lambda: get(self.url + "/healthz", 2))
 
@@ -133,7 +134,7 @@ def main(work):
     eventually("the refusal is told", lambda: sidecar.metric("store_refused") == 1)
     code, text = readiness(sidecar.url)
     assert code == 503 and "store refused (bucket_missing)" in text and "create the bucket" in text, text
-    health = sidecar.ask("health", "--data-dir", str(sidecar.folder / "data"))
+    health = sidecar.ask("health")
     assert "✗  writing to the store" in health.stdout and "refused since" in health.stdout, health
     container.create_container()
     eventually("what waited is stored", lambda: sidecar.metric("outbox_bytes") == 0 and sidecar.metric("spool_oldest_record_age_seconds") == 0, 300)

@@ -52,6 +52,8 @@ pub enum Mood {
     RefusesUntil(usize, u16, &'static str),
     /// Lists objects whose key holds this word, and finds none of them.
     Hides(&'static str),
+    /// Lets nobody read objects whose key holds this word.
+    DeniesReading(&'static str),
 }
 
 #[derive(Debug)]
@@ -270,6 +272,9 @@ async fn answer(
             (is_write && *failures.borrow() < count).then_some((status, code))
         }
         Mood::Hides(word) => (!is_write && path.contains(word)).then_some((404, "NoSuchKey")),
+        Mood::DeniesReading(word) => {
+            (!is_write && path.contains(word)).then_some((403, "AccessDenied"))
+        }
         Mood::RefusesHeader(name) => {
             let mut names = request.headers().keys();
             let is_refused = is_write && names.any(|known| known.as_str().starts_with(name));

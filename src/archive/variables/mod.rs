@@ -41,6 +41,13 @@ impl Variables {
         self.first_of(&AZURE_ENDPOINTS)
     }
 
+    /// The account that Azure's client is made for.
+    pub(super) fn azure_account(&self) -> Option<&str> {
+        let accounts = self.known::<AzureConfigKey>("AZURE_");
+        let accounts = accounts.filter(|(_, key, _)| *key == AzureConfigKey::AccountName);
+        accounts.map(|(.., account)| account).last()
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

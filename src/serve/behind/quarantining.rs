@@ -36,7 +36,8 @@ const COUNT_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct QuarantineWatch {
     looked_at: Option<Instant>,
     counted_at: Option<Instant>,
-    /// Files that somebody wants to be sent again and that can't be taken, as the log says.
+    /// Files that somebody wants to be sent again and that could not be taken when it was last
+    /// tried.
     pub(super) untakeable: BTreeSet<u64>,
     /// Messages that are in the log again, and still here.
     pub(super) appended: BTreeMap<u64, Appended>,
@@ -88,7 +89,7 @@ impl Desk {
             self.behind.history.object_lost(&subject, label.fingerprint);
         }
         self.settle_awaiting(parcel, &label);
-        self.give_up_excess();
+        self.note_added();
         Ok(())
     }
 
@@ -144,7 +145,7 @@ impl Desk {
             deaths,
             "the process died each time it processed this message; it is quarantined and skipped"
         );
-        self.give_up_excess();
+        self.note_added();
         Ok(())
     }
 
@@ -194,7 +195,7 @@ impl Desk {
         match moved {
             Ok(()) => {
                 self.announce(Quarantinable::Index, note);
-                self.give_up_excess();
+                self.note_added();
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot move a refused batch to the quarantine yet");
@@ -215,18 +216,36 @@ impl Desk {
             self.take_back_retried();
             self.give_up_excess();
         }
-        let quarantine = &self.behind.quarantine;
-        if !quarantine.is_empty() && is_due(self.watch.counted_at, COUNT_EVERY) {
-            self.watch.counted_at = Some(now);
-            if let Err(error) = quarantine.look_again() {
-                tracing::warn!(%error, "cannot look into the quarantine");
-            }
+        if !self.behind.quarantine.is_empty() && is_due(self.watch.counted_at, COUNT_EVERY) {
+            self.count_quarantined();
         }
+        let quarantine = &self.behind.quarantine;
         self.behind.metrics.quarantine_holds(quarantine.bytes());
     }
 
+    /// Sees what somebody removed, or wants to be sent again.
+    fn count_quarantined(&mut self) {
+        self.watch.counted_at = Some(self.instant());
+        if let Err(error) = self.behind.quarantine.look_again() {
+            tracing::warn!(%error, "cannot look into the quarantine");
+        }
+    }
+
+    /// Something was added. If that is too much, what is to be sent again leaves first, and then the
+    /// oldest is given up, before this turn or the next is over.
+    fn note_added(&mut self) {
+        if self.behind.quarantine.is_full() {
+            self.watch.looked_at = None;
+        }
+    }
+
     fn give_up_excess(&mut self) {
-        while let Some(file) = self.behind.quarantine.excess() {
+        if !self.behind.quarantine.is_full() {
+            return;
+        }
+        // What somebody wants to be sent again by now stays.
+        self.count_quarantined();
+        while let Some(file) = self.behind.quarantine.excess(&self.watch.untakeable) {
             let what = self.behind.quarantine.note(&file).map(|note| note.what);
             match file.what {
                 Quarantinable::Object => {

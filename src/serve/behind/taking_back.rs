@@ -35,8 +35,11 @@ impl Desk {
                 }
                 (Quarantinable::Index, _) => self.behind.index.take_back(path, name),
                 (Quarantinable::Spans, Some(tracing)) => tracing.batches.take_back(path, name),
-                // They wait until there is a collector.
-                (Quarantinable::Spans, None) => continue,
+                // They wait until there is a collector, or no room for them.
+                (Quarantinable::Spans, None) => {
+                    self.watch.untakeable.insert(file.id);
+                    continue;
+                }
                 (Quarantinable::Message, _) => self.append_again(&file),
             };
             match taken {
@@ -53,8 +56,8 @@ impl Desk {
                     if self.watch.untakeable.insert(file.id) {
                         tracing::warn!(
                             id = file.id, %error,
-                            "cannot take a file out of quarantine; it stays there (spanplane \
-                             quarantine rm)"
+                            "cannot take a file out of quarantine yet; it stays there while there \
+                             is room, and is tried again (spanplane quarantine rm deletes it)"
                         );
                     }
                 }

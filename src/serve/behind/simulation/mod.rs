@@ -18,6 +18,8 @@
 
 mod check;
 mod flood;
+mod full_disk;
+mod full_quarantine;
 mod load;
 mod process;
 mod store;

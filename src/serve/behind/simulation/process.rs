@@ -175,11 +175,7 @@ impl Process {
             75..85 => self.pass(world, 50),
             85..90 => self.pass(world, 2_500),
             90..92 => self.pass(world, 70_000),
-            92..94 => {
-                if self.spool.sync().is_ok() {
-                    world.unsynced.clear();
-                }
-            }
+            92..94 => self.sync(world),
             94..97 => self.deliver_spans(world),
             97 => change_surroundings(world),
             98 => {
@@ -232,7 +228,7 @@ impl Process {
     }
 
     /// Works for as long as there is something to do.
-    fn work(&mut self, world: &mut World) {
+    pub(super) fn work(&mut self, world: &mut World) {
         for _ in 0..MANY_TURNS {
             if self.desk.take_turn(false) != Turn::Worked {
                 break;
@@ -242,7 +238,7 @@ impl Process {
         self.deliver_spans(world);
     }
 
-    fn send(&mut self, world: &mut World) {
+    pub(super) fn send(&mut self, world: &mut World) {
         let sent = world.load.next(world.clock.now());
         world.advance(Duration::from_millis(1));
         // It waits for nothing but the disk.
@@ -254,6 +250,12 @@ impl Process {
         }
     }
 
+    pub(super) fn sync(&self, world: &mut World) {
+        if self.spool.sync().is_ok() {
+            world.unsynced.clear();
+        }
+    }
+
     fn turn(&mut self, world: &mut World) {
         for _ in 0..world.random.usize(1..30) {
             self.desk.take_turn(false);
@@ -261,7 +263,7 @@ impl Process {
     }
 
     /// Time passes, in which uploads get on.
-    fn pass(&self, world: &World, millis: u64) {
+    pub(super) fn pass(&self, world: &World, millis: u64) {
         let time = Duration::from_millis(millis);
         self.runtime.block_on(async {
             tokio::time::sleep(time).await;
