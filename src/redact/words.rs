@@ -15,6 +15,7 @@ use super::{
     keys::{is_separator, names_secret},
     tokens::{end_of_string, next_byte},
 };
+use crate::pace::breathe_after;
 
 /// What a PEM block of a private key begins and ends with.
 pub(super) const PRIVATE_KEY: &str = "PRIVATE KEY-----";
@@ -32,6 +33,11 @@ const ESCAPES: &str = r"(?-u)\\[Uux]|\\\\\\[nr]|\\[\n\r]";
 
 /// What the types of Secrets that Kubernetes defines begin with.
 const DOMAIN: &[u8] = b"kubernetes.io";
+
+/// What is searched at once takes a tenth of a millisecond or so.
+const SLICE_BYTES: usize = 128 * 1024;
+/// No match of [`BEGINNINGS`] or [`ESCAPES`] is longer.
+const LONGEST_FOUND: usize = 4;
 
 /// How many searches there are.
 const SEARCHES: usize = 6;
@@ -65,24 +71,40 @@ impl Search {
 
     /// Where one of the searches finds its first word at or behind `from`.
     fn find(&self, number: usize, text: &[u8], from: usize) -> Option<usize> {
-        let rest = text.get(from..)?;
+        let mut start = from;
+        while start < text.len() {
+            let end = (start + SLICE_BYTES).min(text.len());
+            // What begins in this slice may end in the next one.
+            let slice = text.get(start..(end + LONGEST_FOUND).min(text.len()))?;
+            let found = self.find_in(number, text, start, slice);
+            if let Some(at) = found.filter(|at| *at < end) {
+                return Some(at);
+            }
+            breathe_after(end - start);
+            start = end;
+        }
+        None
+    }
+
+    /// Where a search finds its first word in the part of a text that begins at `from`.
+    fn find_in(&self, number: usize, text: &[u8], from: usize, part: &[u8]) -> Option<usize> {
         let found = match number {
             0 => {
-                let beginnings = self.beginnings.find_iter(rest);
+                let beginnings = self.beginnings.find_iter(part);
                 let mut places = beginnings.map(|beginning| beginning.start());
                 places.find(|at| {
                     let mut words = COMMON_WORDS.iter();
-                    words.any(|word| starts_with(rest, *at, word))
+                    words.any(|word| starts_with(text, from + at, word))
                 })
             }
-            1 => memchr2_iter(b'k', b'K', rest).find(|at| is_k_of_word(text, from + at)),
-            2 => memchr2_iter(b'w', b'W', rest).find(|at| ends_with(text, from + at, b"pass")),
-            3 => memchr2_iter(b'h', b'H', rest).find(|at| ends_with(text, from + at, b"passp")),
+            1 => memchr2_iter(b'k', b'K', part).find(|at| is_k_of_word(text, from + at)),
+            2 => memchr2_iter(b'w', b'W', part).find(|at| ends_with(text, from + at, b"pass")),
+            3 => memchr2_iter(b'h', b'H', part).find(|at| ends_with(text, from + at, b"passp")),
             4 => {
-                memchr3_iter(b'D', b'L', b'O', rest).find(|at| is_capital_of_word(text, from + at))
+                memchr3_iter(b'D', b'L', b'O', part).find(|at| is_capital_of_word(text, from + at))
             }
             _ => {
-                let mut escapes = self.escapes.find_iter(rest).map(|escape| escape.start());
+                let mut escapes = self.escapes.find_iter(part).map(|escape| escape.start());
                 escapes.find(|at| may_be_in_word(text, from + at))
             }
         };
@@ -113,6 +135,7 @@ impl Search {
             if counts(text, start, end, is_secret_key, is_name_of_value) {
                 return true;
             }
+            breathe_after(end - start);
             done = end;
         }
         false

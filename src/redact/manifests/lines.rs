@@ -3,7 +3,10 @@
 use memchr::memchr;
 
 use super::flow::end_of_collection;
-use crate::redact::{REDACTED, REDACTED_BASE64};
+use crate::{
+    pace::breathe_after,
+    redact::{REDACTED, REDACTED_BASE64},
+};
 
 /// A line without its line break.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +63,7 @@ impl<'t> Iterator for Lines<'t> {
             None => (rest, rest.len()),
         };
         self.at = start + long;
+        breathe_after(long);
         let line = line.strip_suffix('\r').unwrap_or(line);
         let content = line.trim_start_matches(' ');
         Some(Line {

@@ -14,9 +14,12 @@ use super::{
     },
     place::{Place, Says, What, Written},
 };
-use crate::redact::{
-    Rules,
-    edits::{Edit, Form, push_bounded, settle},
+use crate::{
+    pace::breathe_after,
+    redact::{
+        Rules,
+        edits::{Edit, Form, push_bounded, settle},
+    },
 };
 
 /// A mapping that the lines are in.
@@ -388,8 +391,9 @@ impl<'t, 'r> Outline<'t, 'r> {
 
     /// Decides about the values of a mapping that has ended.
     pub(super) fn end_mapping(&mut self, values: usize, depth: usize, says: Says) {
-        let values = self.values.get_mut(values..);
-        for value in values.unwrap_or_default() {
+        let values = self.values.get_mut(values..).unwrap_or_default();
+        breathe_after(size_of_val(values));
+        for value in values {
             value.what = match value.what {
                 What::If(condition) if value.depth == depth => says.decide(condition),
                 What::Data | What::Copy if says.is_secret() => What::SecretData,
@@ -428,6 +432,7 @@ impl<'t, 'r> Outline<'t, 'r> {
             let Value {
                 start, end, form, ..
             } = *value;
+            breathe_after(end - start);
             match value.what {
                 // Values inside of others are done with these.
                 What::SecretData if start >= done => {
