@@ -14,6 +14,7 @@ use serde::de::IgnoredAny;
 
 use super::{
     Rules,
+    breaks::may_hold_manifest,
     edits::{Edit, Form},
     manifests::{self, has_named_key},
     scan::find_secret_values,
@@ -57,8 +58,7 @@ pub(super) fn look_inside(
     if written.contains(PRIVATE_KEY) {
         return Inside::Withhold;
     }
-    // A manifest has quotes, braces or line breaks.
-    if !written.contains(['\\', '{']) {
+    if !may_hold_manifest(written) {
         return Inside::Nothing;
     }
     let can_search = strings_around < MAX_STRINGS && written.len() <= MAX_EMBEDDED_BYTES;

@@ -12,6 +12,7 @@ use memchr::{memchr2_iter, memchr3_iter, memmem, memrchr};
 use regex::bytes::Regex;
 
 use super::{
+    breaks::may_hold_manifest,
     keys::{is_separator, names_secret},
     tokens::{end_of_string, next_byte},
 };
@@ -28,8 +29,9 @@ const BEGINNINGS: &str = "(?-u)(?i:sec)|cred|onne|ONNE";
 const COMMON_WORDS: [&[u8]; 3] = [b"secret", b"credentials", b"onnection"];
 
 /// How escapes begin that may stand for a part of any word: by a number in JSON and in YAML, or, in
-/// YAML, by a line break that doesn't count. In a string of JSON that one has more backslashes.
-const ESCAPES: &str = r"(?-u)\\[Uux]|\\\\\\[nr]|\\[\n\r]";
+/// YAML, by a line break that doesn't count. In a string of JSON that one has more backslashes, unless
+/// it is one that only YAML 1.1 knows.
+const ESCAPES: &str = r"(?-u)\\[Uux]|\\\\\\[nr]|\\[\n\r]|\\(?:\xC2\x85|\xE2\x80[\xA8\xA9])";
 
 /// What the types of Secrets that Kubernetes defines begin with.
 const DOMAIN: &[u8] = b"kubernetes.io";
@@ -190,7 +192,7 @@ fn counts(
         return true;
     };
     // It may hold a manifest, or be something else than it looks.
-    if content.contains(['\\', '{']) {
+    if may_hold_manifest(content) {
         return true;
     }
     if next_byte(text, end) == Some(b':') {
