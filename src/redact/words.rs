@@ -21,12 +21,12 @@ use crate::pace::breathe_after;
 /// What a PEM block of a private key begins and ends with.
 pub(super) const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
-/// How words without a rare letter begin. The last ones mean nothing in another case.
+/// How words without a rare letter begin, or go on. The last one means nothing in another case.
 ///
 /// NOTE: the whole words would be too many in all cases to be searched for at once.
-const BEGINNINGS: &str = "(?-u)(?i:sec)|cred|onne|ONNE";
+const BEGINNINGS: &str = "(?-u)(?i:sec|nne)|cred";
 /// How they go on.
-const COMMON_WORDS: [&[u8]; 3] = [b"secret", b"credentials", b"onnection"];
+const COMMON_WORDS: [&[u8]; 3] = [b"secret", b"credentials", b"nnection"];
 
 /// How escapes begin that may stand for a part of any word: by a number in JSON and in YAML, or, in
 /// YAML, by a line break that doesn't count. In a string of JSON that one has more backslashes, unless
@@ -303,4 +303,90 @@ fn ends_with(text: &[u8], end: usize, word: &[u8]) -> bool {
     let start = end.checked_sub(word.len());
     let tail = start.and_then(|start| text.get(start..end));
     tail.is_some_and(|tail| tail.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::redact::frames::SECRET_TYPES;
+
+    /// A text with each letter in a case of its own.
+    fn any_case(word: &'static str) -> impl Strategy<Value = String> {
+        prop::collection::vec(any::<bool>(), word.len()).prop_map(move |upper| {
+            let letters = word.chars().zip(upper).map(|(letter, upper)| {
+                if upper {
+                    letter.to_ascii_uppercase()
+                } else {
+                    letter.to_ascii_lowercase()
+                }
+            });
+            letters.collect()
+        })
+    }
+
+    /// A key with a word that names a secret, in any case and position, and with any separator.
+    fn any_key() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            any_case("password"),
+            any_case("passwd"),
+            any_case("passphrase"),
+            any_case("token"),
+            any_case("secret"),
+            any_case("kubeconfig"),
+            (any_case("api"), "[-_. ]?", any_case("key")).prop_map(|(a, b, c)| a + &b + &c),
+            (any_case("private"), "[-_. ]?", any_case("key")).prop_map(|(a, b, c)| a + &b + &c),
+            (any_case("connection"), "[-_. ]?", any_case("string"))
+                .prop_map(|(a, b, c)| a + &b + &c),
+        ];
+        // Letters that the searches look at, too.
+        let around = "[a-zA-Z0-9_./é-]{0,4}|[secnokwhDL]{0,5}|crede|kubernetes|onne";
+        (around, word, around).prop_map(|(before, word, after)| before + &word + &after)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn whatever_names_a_secret_is_found(key in any_key()) {
+            let search = Search::new().unwrap();
+            prop_assume!(names_secret(&key));
+            prop_assert!(search.finds_any(key.as_bytes()));
+            for payload in [
+                format!(r#"{{"a":1,"{key}":"x"}}"#),
+                format!(r#"[{{"name" : "{key}", "value":"x"}}]"#),
+                format!(r#"{{"a":"apiVersion: v1\nkind: X\n{key}: x"}}"#),
+            ] {
+                prop_assert!(search.finds_any_that_counts(payload.as_bytes(), true), "{payload}");
+            }
+        }
+
+        #[test]
+        fn words_are_found_wherever_a_slice_ends(
+            word in prop::sample::select(&["sEcret", "credentials", "aToken", "stringData", "x\\\\\\n"][..]),
+            before in 0..24_usize,
+        ) {
+            let search = Search::new().unwrap();
+            let text = format!("{}{word}", "-".repeat(2 * SLICE_BYTES - before));
+            prop_assert!(search.finds_any(text.as_bytes()));
+            prop_assert!(!search.finds_any("-".repeat(2 * SLICE_BYTES).as_bytes()));
+        }
+    }
+
+    #[test]
+    fn whatever_else_makes_something_a_secret_is_found() {
+        let search = Search::new().unwrap();
+        let others = [
+            r#""kind":"MySecret""#,
+            r#""kind":"List""#,
+            "stringData",
+            "connectionDetails",
+            "credentials",
+            PRIVATE_KEY,
+        ];
+        for word in others.iter().chain(&SECRET_TYPES) {
+            assert!(search.finds_any(word.as_bytes()), "{word}");
+        }
+    }
 }
