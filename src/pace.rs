@@ -205,10 +205,12 @@ pub fn breathe_after(bytes: usize) {
     }
 }
 
-/// How often the calling thread could have rested so far.
+/// How often the calling thread could have rested during some work.
 #[cfg(test)]
-pub(crate) fn breaths() -> usize {
-    BREATHS.get()
+pub(crate) fn breaths_during<T>(work: impl FnOnce() -> T) -> usize {
+    let before = BREATHS.get();
+    let _ = work();
+    BREATHS.get() - before
 }
 
 /// Does something with all of `content`, in pieces that take a tenth of a millisecond or so if it

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{edits::Edit, *};
-use crate::pace::breaths;
+use crate::pace::breaths_during;
 
 fn redactor() -> Redactor {
     Redactor::new::<&str>(&[], &[]).unwrap()
@@ -127,13 +127,6 @@ fn the_users_pointers_and_patterns_hold() {
     assert_eq!(clean.matches("kept").count(), 3);
 }
 
-/// How often others could have had the CPU meanwhile.
-fn breaths_of<T>(work: impl FnOnce() -> T) -> usize {
-    let before = breaths();
-    let _ = work();
-    breaths() - before
-}
-
 /// Some text again and again, up to this many bytes.
 fn repeated(part: &str, bytes: usize) -> String {
     part.repeat(bytes / part.len())
@@ -152,13 +145,13 @@ fn others_get_the_cpu_while_a_long_payload_is_read() {
     let numbers = format!("[{}1]", repeated("1234567890,", MIB));
     let nested = "[".repeat(MIB / 2) + &"]".repeat(MIB / 2);
     for text in [&json, &string, &numbers, &nested] {
-        assert!(breaths_of(|| is_json(text)) >= SLICES);
-        assert!(breaths_of(|| search.finds_any(text.as_bytes())) >= SLICES);
-        assert!(breaths_of(|| search.finds_any_that_counts(text.as_bytes(), true)) >= SLICES);
+        assert!(breaths_during(|| is_json(text)) >= SLICES);
+        assert!(breaths_during(|| search.finds_any(text.as_bytes())) >= SLICES);
+        assert!(breaths_during(|| search.finds_any_that_counts(text.as_bytes(), true)) >= SLICES);
         let edits = [Edit::json(1, 2)];
-        assert!(breaths_of(|| apply(text.as_bytes(), &edits)) >= SLICES);
+        assert!(breaths_during(|| apply(text.as_bytes(), &edits)) >= SLICES);
         let rules = Redactor::new(&[], &["^pin$"]).unwrap().rules;
-        assert!(breaths_of(|| find_secret_values(text, &rules, 0)) >= SLICES);
+        assert!(breaths_during(|| find_secret_values(text, &rules, 0)) >= SLICES);
     }
 }
 
@@ -195,11 +188,11 @@ fn others_get_the_cpu_while_a_long_string_is_read() {
         ("escapes", repeated("\\\"x", MIB)),
         ("pairs", repeated("\"a\": \"b\" ", MIB)),
     ] {
-        let breaths = breaths_of(|| manifests::find_secret_values(&text, &rules));
+        let breaths = breaths_during(|| manifests::find_secret_values(&text, &rules));
         assert!(breaths >= SLICES, "{name}: {breaths}");
     }
     let pairs = repeated("a: b, ", MIB);
-    assert!(breaths_of(|| manifests::has_named_key(&pairs, &rules)) >= SLICES);
+    assert!(breaths_during(|| manifests::has_named_key(&pairs, &rules)) >= SLICES);
 }
 
 #[test]

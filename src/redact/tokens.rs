@@ -46,7 +46,7 @@ pub(super) fn end_of_string(bytes: &[u8], start: usize) -> usize {
     }
     while let Some(hit) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += hit + 1;
-        breathe_after(hit);
+        breathe_after(hit + 1);
         if bytes.get(at - 1) == Some(&b'"') {
             return at;
         }

@@ -149,3 +149,39 @@ fn has_pair_outside(text: &str, rules: &Rules, edits: &[Edit]) -> bool {
         edits.peek().is_none_or(|edit| value < edit.start)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        flow::{end_of_collection, end_of_quoted},
+        inside::ends_of_keys,
+        *,
+    };
+    use crate::{pace::breaths_during, redact::Redactor};
+
+    /// Reads a long text of this part over and over, and tells whether others got the CPU.
+    fn gives_way<T>(around: [&str; 2], part: &str, read: impl FnOnce(&str) -> T) -> bool {
+        const LONG: usize = 1024 * 1024;
+        let [before, behind] = around;
+        let text = format!("{before}{}{behind}", part.repeat(LONG / part.len()));
+        breaths_during(|| read(&text)) >= LONG / (64 * 1024)
+    }
+
+    #[test]
+    fn others_get_the_cpu_in_each_loop_over_a_long_text() {
+        let rules = Redactor::new(&[], &["^pin$"]).unwrap().rules;
+        let lines = |text: &str| Lines::new(text, 0, text.len()).count();
+        assert!(gives_way([""; 2], "a: b\n", lines));
+        let in_brackets = |text: &str| end_of_collection(text, 0).unwrap();
+        assert!(gives_way(["[", "]"], "{b: c},\n", in_brackets));
+        let in_quotes = |text: &str| end_of_quoted(text, 0).unwrap();
+        assert!(gives_way(["\"", "\""], "a b\n", in_quotes));
+        assert!(gives_way([""; 2], "\\\"xyz", hides_word));
+        let keys = |text: &str| ends_of_keys(text, "data").count();
+        assert!(gives_way([""; 2], "data, ", keys));
+        let pairs = |text: &str| ends_of_pairs(text, &rules).count();
+        assert!(gives_way([""; 2], "\"a\": \"b\" ", pairs));
+        let named = |text: &str| has_named_key(text, &rules);
+        assert!(gives_way([""; 2], "a: b, ", named));
+    }
+}
