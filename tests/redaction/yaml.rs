@@ -270,18 +270,17 @@ fn any_lines() -> impl Strategy<Value = (String, String)> {
         for (number, (indent, fragment, own_break)) in lines.into_iter().enumerate() {
             let end = breaks.unwrap_or(own_break);
             let fragment = fragment.replace('@', &format!("canary{number}"));
-            let mut line = format!("{}{fragment}{end}", " ".repeat(indent));
-            if separated && number == 3 {
-                line.push_str("---");
-                line.push_str(end);
-            }
-            if !["{{", "{%"]
-                .iter()
-                .any(|opening| fragment.starts_with(opening))
-            {
-                rendered.push_str(&line);
-            }
-            text.push_str(&line);
+            let line = format!("{}{fragment}{end}", " ".repeat(indent));
+            let is_action = fragment.starts_with("{{") || fragment.starts_with("{%");
+            let marker = format!("---{end}");
+            let marker = (separated && number == 3).then_some(marker.as_str());
+            rendered.extend(
+                (!is_action)
+                    .then_some(line.as_str())
+                    .into_iter()
+                    .chain(marker),
+            );
+            text.extend([line.as_str()].into_iter().chain(marker));
         }
         (text, rendered)
     })

@@ -97,15 +97,13 @@ fn find_in_lines(text: &str, rules: &Rules) -> Inside {
             Inside::Nothing
         };
     }
+    // What isn't understood may be the data of a Secret, or hide what goes from a manifest by its key.
+    let may_hide_value = || {
+        (may_hold_secret && has_data(text)) || (is_manifest(text) && has_key_that_goes(text, rules))
+    };
     let (edits, is_manifest) = match find(text, rules) {
         Ok(found) => found,
-        // There may be other values that would go from a manifest.
-        Err(Unsure::Secret)
-            if (!may_hold_secret || !has_data(text))
-                && !(is_manifest(text) && has_key_that_goes(text, rules)) =>
-        {
-            (Vec::new(), false)
-        }
+        Err(Unsure::Secret) if !may_hide_value() => (Vec::new(), false),
         Err(_) => return Inside::Withhold,
     };
     if !is_manifest && has_pair_outside(text, rules, &edits) {
