@@ -40,6 +40,8 @@ const SLICE: Duration = Duration::from_micros(100);
 /// Between two notes of what was used: there are a hundred a period.
 const NOTED_EVERY: Duration = Duration::from_millis(1);
 const SLICE_BYTES: usize = 128 * 1024;
+/// Of work that takes some nanoseconds per byte.
+const SLOW_SLICE_BYTES: usize = 32 * 1024;
 
 /// Lowers the priority of the calling thread: whoever else wants the CPU gets it, and at once. A
 /// nice value does not do that: kernels may let a thread finish its slice of some milliseconds
@@ -158,6 +160,10 @@ thread_local! {
     static PACER: RefCell<Option<Pacer>> = const { RefCell::new(None) };
     /// The thread runs only when nobody else wants the CPU.
     static GAVE_WAY: Cell<bool> = const { Cell::new(false) };
+    /// What was done since the last slice ended.
+    static DONE_BYTES: Cell<usize> = const { Cell::new(0) };
+    #[cfg(test)]
+    static BREATHS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Keeps the calling thread to what is left of the quota, wherever it calls [`breathe`].
@@ -178,11 +184,33 @@ pub fn hurry_this_thread() {
 /// Rests, on a thread that keeps to what is left. To be called between pieces of work that take a
 /// tenth of a millisecond or so; without a quota it costs nothing.
 pub fn breathe() {
+    #[cfg(test)]
+    BREATHS.set(BREATHS.get() + 1);
     PACER.with_borrow_mut(|pacer| {
         if let Some(pacer) = pacer {
             pacer.breathe();
         }
     });
+}
+
+/// Breathes once for so many bytes: to be called by loops with small steps, at each of them.
+#[inline]
+pub fn breathe_after(bytes: usize) {
+    let done = DONE_BYTES.get().saturating_add(bytes);
+    if done < SLOW_SLICE_BYTES {
+        DONE_BYTES.set(done);
+    } else {
+        DONE_BYTES.set(0);
+        breathe();
+    }
+}
+
+/// How often the calling thread could have rested during some work.
+#[cfg(test)]
+pub(crate) fn breaths_during<T>(work: impl FnOnce() -> T) -> usize {
+    let before = BREATHS.get();
+    let _ = work();
+    BREATHS.get() - before
 }
 
 /// Does something with all of `content`, in pieces that take a tenth of a millisecond or so if it

@@ -6,10 +6,14 @@
 use bytes::Bytes;
 
 use super::REDACTED;
+use crate::pace::breathe_after;
 
 /// More values than this are not replaced one by one: each replacement may be fourteen times as
 /// long as the value, so that a payload could outgrow the sidecar's memory.
 pub const MAX_VALUES: usize = 100_000;
+
+/// What is copied at once.
+const SLICE_BYTES: usize = 64 * 1024;
 
 /// A text has more places under suspicion than are kept track of.
 #[derive(Debug)]
@@ -61,19 +65,25 @@ pub(super) fn settle(edits: &mut Vec<Edit>) {
 
 /// The text with all edits made; they are in order.
 pub(super) fn apply(text: &[u8], edits: &[Edit]) -> Bytes {
-    let between = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
     // NOTE: the exact size, or the text would be copied, and be in memory twice, once it outgrows
     // a guess.
     let removed: usize = edits.iter().map(|edit| edit.end - edit.start).sum();
     let added: usize = edits.iter().map(|edit| edit.form.len()).sum();
     let mut clean = Vec::with_capacity(text.len() - removed + added);
+    let copy = |clean: &mut Vec<u8>, from: usize, to: usize| {
+        let part = text.get(from..to).unwrap_or_default();
+        for slice in part.chunks(SLICE_BYTES) {
+            clean.extend_from_slice(slice);
+            breathe_after(slice.len());
+        }
+    };
     let mut copied = 0;
     for edit in edits {
-        clean.extend_from_slice(between(copied, edit.start));
+        copy(&mut clean, copied, edit.start);
         edit.form.write(&mut clean);
         copied = edit.end;
     }
-    clean.extend_from_slice(between(copied, text.len()));
+    copy(&mut clean, copied, text.len());
     clean.into()
 }
 

@@ -4,21 +4,34 @@
 //! was written, escapes included. Invariant: a string that can't be searched (too long, too many
 //! strings around it, not Unicode, nearly JSON) is withheld if it mentions a secret.
 
-use std::ops::Range;
+use std::{
+    io::{self, BufReader, Read},
+    ops::Range,
+};
+
+use memchr::memchr;
+use serde::de::IgnoredAny;
 
 use super::{
     Rules,
+    breaks::may_hold_manifest,
     edits::{Edit, Form},
     manifests::{self, has_named_key},
     scan::find_secret_values,
     tokens::{decode, next_byte, without_quotes},
     words::PRIVATE_KEY,
 };
+use crate::pace::{breathe, breathe_after};
 
 /// Each string around another one doubles its escapes; people don't nest more than three.
 pub const MAX_STRINGS: u8 = 4;
 /// Twice what Kubernetes takes in a `ConfigMap`. A longer string is not copied to be searched.
 pub const MAX_EMBEDDED_BYTES: usize = 2 * 1024 * 1024;
+
+/// A longer text is validated in slices, which takes five times as long per byte.
+const MAX_AT_ONCE: usize = 512 * 1024;
+/// Of a longer text: this takes a tenth of a millisecond or so.
+const SLICE_BYTES: usize = 32 * 1024;
 
 /// What a string holds.
 #[derive(Debug)]
@@ -45,12 +58,12 @@ pub(super) fn look_inside(
     if written.contains(PRIVATE_KEY) {
         return Inside::Withhold;
     }
-    // A manifest has quotes, braces or line breaks.
-    if !written.contains(['\\', '{']) {
+    if !may_hold_manifest(written) {
         return Inside::Nothing;
     }
     let can_search = strings_around < MAX_STRINGS && written.len() <= MAX_EMBEDDED_BYTES;
     let content = can_search.then(|| decode(text, span)).flatten();
+    breathe_after(written.len());
     let Some(content) = content else {
         return if has_word || has_named_key(written, rules) {
             Inside::Withhold
@@ -114,8 +127,24 @@ fn is_like_json(content: &str) -> bool {
     }
 }
 
+/// Whether a text is JSON.
 pub(super) fn is_json(text: &str) -> bool {
-    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    if text.len() <= MAX_AT_ONCE {
+        breathe_after(text.len());
+        return serde_json::from_str::<IgnoredAny>(text).is_ok();
+    }
+    let reader = BufReader::with_capacity(SLICE_BYTES, Slices(text.as_bytes()));
+    serde_json::from_reader::<_, IgnoredAny>(reader).is_ok()
+}
+
+/// A text that is read slice by slice, with a breath in between.
+struct Slices<'t>(&'t [u8]);
+
+impl Read for Slices<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        breathe();
+        self.0.read(buffer)
+    }
 }
 
 /// Moves edits, which are in order, from a string's content to where it is written: `written`
@@ -125,9 +154,15 @@ fn move_to_written(written: &[u8], start: usize, edits: &mut [Edit]) {
     let mut content_at = 0;
     let mut place_of = |target: usize| {
         while content_at < target && at < written.len() {
-            let (long, stands_for) = width(written.get(at..).unwrap_or_default());
+            let rest = written.get(at..).unwrap_or_default();
+            let plain = rest.get(..target - content_at).unwrap_or(rest);
+            let (long, stands_for) = match memchr(b'\\', plain).unwrap_or(plain.len()) {
+                0 => width(rest),
+                plain => (plain, plain),
+            };
             at += long;
             content_at += stands_for;
+            breathe_after(long);
         }
         start + at
     };
@@ -140,7 +175,7 @@ fn move_to_written(written: &[u8], start: usize, edits: &mut [Edit]) {
     }
 }
 
-/// How long the character that begins here is as it is written, and how many bytes it stands for.
+/// How long the escape that begins here is as it is written, and how many bytes it stands for.
 fn width(written: &[u8]) -> (usize, usize) {
     match written {
         [b'\\', b'u', digits @ ..] => match hexadecimal(digits) {
@@ -150,8 +185,7 @@ fn width(written: &[u8]) -> (usize, usize) {
             0xd800..0xdc00 => (12, 4),
             _ => (6, 3),
         },
-        [b'\\', ..] => (2, 1),
-        _ => (1, 1),
+        _ => (2, 1),
     }
 }
 

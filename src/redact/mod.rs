@@ -15,6 +15,7 @@
 //! much as mentions a secret. Memory is bounded whatever the payload: besides the payload itself one
 //! copy of it, and a few megabytes.
 
+mod breaks;
 mod edits;
 mod embedded;
 mod frames;
@@ -45,7 +46,7 @@ pub const REDACTED: &str = "**REDACTED**";
 const REDACTED_BASE64: &str = "KipSRURBQ1RFRCoq";
 
 /// Raised when what is redacted by default changes.
-const RULES_VERSION: u32 = 2;
+const RULES_VERSION: u32 = 3;
 
 /// The user's rules can't be used.
 #[derive(Debug, thiserror::Error)]

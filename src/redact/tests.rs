@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{edits::Edit, *};
+use crate::pace::breaths_during;
 
 fn redactor() -> Redactor {
     Redactor::new::<&str>(&[], &[]).unwrap()
@@ -124,6 +125,96 @@ fn the_users_pointers_and_patterns_hold() {
     let (clean, values) = redact_with(&redactor, &payload.to_string());
     assert_eq!(values, 4);
     assert_eq!(clean.matches("kept").count(), 3);
+}
+
+/// Some text again and again, up to this many bytes.
+fn repeated(part: &str, bytes: usize) -> String {
+    part.repeat(bytes / part.len())
+}
+
+const MIB: usize = 1024 * 1024;
+/// Each of these is read within a millisecond at the very most.
+const SLICES: usize = MIB / (256 * 1024);
+
+#[test]
+fn others_get_the_cpu_while_a_long_payload_is_read() {
+    let search = Search::new().unwrap();
+    let values = repeated(r#"{"a":[1,"b\n"],"c":null},"#, MIB);
+    let json = format!("[{values}1]");
+    let string = format!(r#"["{}"]"#, repeated(r"\n\n", MIB));
+    let numbers = format!("[{}1]", repeated("1234567890,", MIB));
+    let nested = "[".repeat(MIB / 2) + &"]".repeat(MIB / 2);
+    for text in [&json, &string, &numbers, &nested] {
+        assert!(breaths_during(|| is_json(text)) >= SLICES);
+        assert!(breaths_during(|| search.finds_any(text.as_bytes())) >= SLICES);
+        assert!(breaths_during(|| search.finds_any_that_counts(text.as_bytes(), true)) >= SLICES);
+        let edits = [Edit::json(1, 2)];
+        assert!(breaths_during(|| apply(text.as_bytes(), &edits)) >= SLICES);
+        let rules = Redactor::new(&[], &["^pin$"]).unwrap().rules;
+        assert!(breaths_during(|| find_secret_values(text, &rules, 0)) >= SLICES);
+    }
+}
+
+#[test]
+fn others_get_the_cpu_while_a_long_string_is_read() {
+    let rules = Redactor::new(&[], &["^pin$"]).unwrap().rules;
+    let manifest = |part: &str| format!("apiVersion: v1\nkind: Secret\nspec:\n{part}\n");
+    for (name, text) in [
+        ("lines", manifest(&repeated("  a: b\n", MIB))),
+        (
+            "data",
+            manifest(&format!("  data:\n{}", repeated("    a: b\n", MIB))),
+        ),
+        (
+            "a block of text",
+            manifest(&format!("  data: |\n{}", repeated("    a\n", MIB))),
+        ),
+        (
+            "flow style",
+            manifest(&format!("  a: [{}]", repeated("{b: c},\n  ", MIB))),
+        ),
+        (
+            "a line of flow style",
+            manifest(&format!("  a: [{}]", repeated("b, ", MIB))),
+        ),
+        (
+            "quotes",
+            manifest(&format!("  a: \"{}\"", repeated("b\n  ", MIB))),
+        ),
+        (
+            "a line of quotes",
+            manifest(&format!("  a: \"{}\"", repeated("b ", MIB))),
+        ),
+        ("escapes", repeated("\\\"x", MIB)),
+        ("pairs", repeated("\"a\": \"b\" ", MIB)),
+    ] {
+        let breaths = breaths_during(|| manifests::find_secret_values(&text, &rules));
+        assert!(breaths >= SLICES, "{name}: {breaths}");
+    }
+    let pairs = repeated("a: b, ", MIB);
+    assert!(breaths_during(|| manifests::has_named_key(&pairs, &rules)) >= SLICES);
+}
+
+#[test]
+fn a_long_text_counts_as_json_if_a_short_one_does() {
+    let long = " ".repeat(1024 * 1024);
+    for text in [
+        "1",
+        "[1,2",
+        "[1]x",
+        "{\"a\":\"\\ud800\"}",
+        "\"\u{2028}é\"",
+        "\"\n\"",
+        "01",
+        "1e999",
+        "",
+        &"[".repeat(10_000),
+        &("[".repeat(10_000) + &"]".repeat(10_000)),
+    ] {
+        let json = is_json(text);
+        assert_eq!(is_json(&format!("{long}{text}")), json, "{text}");
+        assert_eq!(is_json(&format!("{text}{long}")), json, "{text}");
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::{borrow::Cow, ops::Range};
 
 use memchr::memchr2;
 
+use crate::pace::breathe_after;
+
 /// How long the strings are that are searched byte by byte.
 const SHORT: usize = 16;
 
@@ -44,6 +46,7 @@ pub(super) fn end_of_string(bytes: &[u8], start: usize) -> usize {
     }
     while let Some(hit) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += hit + 1;
+        breathe_after(hit + 1);
         if bytes.get(at - 1) == Some(&b'"') {
             return at;
         }
@@ -64,6 +67,7 @@ pub(super) fn end_of_container(bytes: &[u8], start: usize) -> usize {
     let mut depth = 0_usize;
     let mut at = start;
     while let Some(byte) = bytes.get(at) {
+        breathe_after(1);
         match byte {
             b'"' => {
                 at = end_of_string(bytes, at);

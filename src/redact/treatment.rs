@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{
     Pointer,
+    breaks::may_hold_manifest,
     frames::{Frame, Role, Treatment},
     references::{Condition, Fate, fate_of, is_time_by_form},
     scan::{Scan, Value},
@@ -212,5 +213,5 @@ impl Scan<'_, '_> {
 
 /// Whether an annotation of a Secret may be a copy of the Secret: JSON, YAML, or packed.
 fn may_be_copy(text: &str) -> bool {
-    text.len() > MAX_ANNOTATION || text.contains(['{', '\\'])
+    text.len() > MAX_ANNOTATION || may_hold_manifest(text)
 }

@@ -12,26 +12,34 @@ use memchr::{memchr2_iter, memchr3_iter, memmem, memrchr};
 use regex::bytes::Regex;
 
 use super::{
+    breaks::may_hold_manifest,
     keys::{is_separator, names_secret},
     tokens::{end_of_string, next_byte},
 };
+use crate::pace::breathe_after;
 
 /// What a PEM block of a private key begins and ends with.
 pub(super) const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
-/// How words without a rare letter begin. The last ones mean nothing in another case.
+/// How words without a rare letter begin, or go on. The last one means nothing in another case.
 ///
 /// NOTE: the whole words would be too many in all cases to be searched for at once.
-const BEGINNINGS: &str = "(?-u)(?i:sec)|cred|onne|ONNE";
+const BEGINNINGS: &str = "(?-u)(?i:sec|nne)|cred";
 /// How they go on.
-const COMMON_WORDS: [&[u8]; 3] = [b"secret", b"credentials", b"onnection"];
+const COMMON_WORDS: [&[u8]; 3] = [b"secret", b"credentials", b"nnection"];
 
 /// How escapes begin that may stand for a part of any word: by a number in JSON and in YAML, or, in
-/// YAML, by a line break that doesn't count. In a string of JSON that one has more backslashes.
-const ESCAPES: &str = r"(?-u)\\[Uux]|\\\\\\[nr]|\\[\n\r]";
+/// YAML, by a line break that doesn't count. In a string of JSON that one has more backslashes, unless
+/// it is one that only YAML 1.1 knows.
+const ESCAPES: &str = r"(?-u)\\[Uux]|\\\\\\[nr]|\\[\n\r]|\\(?:\xC2\x85|\xE2\x80[\xA8\xA9])";
 
 /// What the types of Secrets that Kubernetes defines begin with.
 const DOMAIN: &[u8] = b"kubernetes.io";
+
+/// What is searched at once takes a tenth of a millisecond or so.
+const SLICE_BYTES: usize = 128 * 1024;
+/// No match of [`BEGINNINGS`] or [`ESCAPES`] is longer.
+const LONGEST_FOUND: usize = 4;
 
 /// How many searches there are.
 const SEARCHES: usize = 6;
@@ -65,24 +73,40 @@ impl Search {
 
     /// Where one of the searches finds its first word at or behind `from`.
     fn find(&self, number: usize, text: &[u8], from: usize) -> Option<usize> {
-        let rest = text.get(from..)?;
+        let mut start = from;
+        while start < text.len() {
+            let end = (start + SLICE_BYTES).min(text.len());
+            // What begins in this slice may end in the next one.
+            let slice = text.get(start..(end + LONGEST_FOUND).min(text.len()))?;
+            let found = self.find_in(number, text, start, slice);
+            if let Some(at) = found.filter(|at| *at < end) {
+                return Some(at);
+            }
+            breathe_after(end - start);
+            start = end;
+        }
+        None
+    }
+
+    /// Where a search finds its first word in the part of a text that begins at `from`.
+    fn find_in(&self, number: usize, text: &[u8], from: usize, part: &[u8]) -> Option<usize> {
         let found = match number {
             0 => {
-                let beginnings = self.beginnings.find_iter(rest);
+                let beginnings = self.beginnings.find_iter(part);
                 let mut places = beginnings.map(|beginning| beginning.start());
                 places.find(|at| {
                     let mut words = COMMON_WORDS.iter();
-                    words.any(|word| starts_with(rest, *at, word))
+                    words.any(|word| starts_with(text, from + at, word))
                 })
             }
-            1 => memchr2_iter(b'k', b'K', rest).find(|at| is_k_of_word(text, from + at)),
-            2 => memchr2_iter(b'w', b'W', rest).find(|at| ends_with(text, from + at, b"pass")),
-            3 => memchr2_iter(b'h', b'H', rest).find(|at| ends_with(text, from + at, b"passp")),
+            1 => memchr2_iter(b'k', b'K', part).find(|at| is_k_of_word(text, from + at)),
+            2 => memchr2_iter(b'w', b'W', part).find(|at| ends_with(text, from + at, b"pass")),
+            3 => memchr2_iter(b'h', b'H', part).find(|at| ends_with(text, from + at, b"passp")),
             4 => {
-                memchr3_iter(b'D', b'L', b'O', rest).find(|at| is_capital_of_word(text, from + at))
+                memchr3_iter(b'D', b'L', b'O', part).find(|at| is_capital_of_word(text, from + at))
             }
             _ => {
-                let mut escapes = self.escapes.find_iter(rest).map(|escape| escape.start());
+                let mut escapes = self.escapes.find_iter(part).map(|escape| escape.start());
                 escapes.find(|at| may_be_in_word(text, from + at))
             }
         };
@@ -113,6 +137,7 @@ impl Search {
             if counts(text, start, end, is_secret_key, is_name_of_value) {
                 return true;
             }
+            breathe_after(end - start);
             done = end;
         }
         false
@@ -167,7 +192,7 @@ fn counts(
         return true;
     };
     // It may hold a manifest, or be something else than it looks.
-    if content.contains(['\\', '{']) {
+    if may_hold_manifest(content) {
         return true;
     }
     if next_byte(text, end) == Some(b':') {
@@ -278,4 +303,90 @@ fn ends_with(text: &[u8], end: usize, word: &[u8]) -> bool {
     let start = end.checked_sub(word.len());
     let tail = start.and_then(|start| text.get(start..end));
     tail.is_some_and(|tail| tail.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::redact::frames::SECRET_TYPES;
+
+    /// A text with each letter in a case of its own.
+    fn any_case(word: &'static str) -> impl Strategy<Value = String> {
+        prop::collection::vec(any::<bool>(), word.len()).prop_map(move |upper| {
+            let letters = word.chars().zip(upper).map(|(letter, upper)| {
+                if upper {
+                    letter.to_ascii_uppercase()
+                } else {
+                    letter.to_ascii_lowercase()
+                }
+            });
+            letters.collect()
+        })
+    }
+
+    /// A key with a word that names a secret, in any case and position, and with any separator.
+    fn any_key() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            any_case("password"),
+            any_case("passwd"),
+            any_case("passphrase"),
+            any_case("token"),
+            any_case("secret"),
+            any_case("kubeconfig"),
+            (any_case("api"), "[-_. ]?", any_case("key")).prop_map(|(a, b, c)| a + &b + &c),
+            (any_case("private"), "[-_. ]?", any_case("key")).prop_map(|(a, b, c)| a + &b + &c),
+            (any_case("connection"), "[-_. ]?", any_case("string"))
+                .prop_map(|(a, b, c)| a + &b + &c),
+        ];
+        // Letters that the searches look at, too.
+        let around = "[a-zA-Z0-9_./é-]{0,4}|[secnokwhDL]{0,5}|crede|kubernetes|onne";
+        (around, word, around).prop_map(|(before, word, after)| before + &word + &after)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn whatever_names_a_secret_is_found(key in any_key()) {
+            let search = Search::new().unwrap();
+            prop_assume!(names_secret(&key));
+            prop_assert!(search.finds_any(key.as_bytes()));
+            for payload in [
+                format!(r#"{{"a":1,"{key}":"x"}}"#),
+                format!(r#"[{{"name" : "{key}", "value":"x"}}]"#),
+                format!(r#"{{"a":"apiVersion: v1\nkind: X\n{key}: x"}}"#),
+            ] {
+                prop_assert!(search.finds_any_that_counts(payload.as_bytes(), true), "{payload}");
+            }
+        }
+
+        #[test]
+        fn words_are_found_wherever_a_slice_ends(
+            word in prop::sample::select(&["sEcret", "credentials", "aToken", "stringData", "x\\\\\\n"][..]),
+            before in 0..24_usize,
+        ) {
+            let search = Search::new().unwrap();
+            let text = format!("{}{word}", "-".repeat(2 * SLICE_BYTES - before));
+            prop_assert!(search.finds_any(text.as_bytes()));
+            prop_assert!(!search.finds_any("-".repeat(2 * SLICE_BYTES).as_bytes()));
+        }
+    }
+
+    #[test]
+    fn whatever_else_makes_something_a_secret_is_found() {
+        let search = Search::new().unwrap();
+        let others = [
+            r#""kind":"MySecret""#,
+            r#""kind":"List""#,
+            "stringData",
+            "connectionDetails",
+            "credentials",
+            PRIVATE_KEY,
+        ];
+        for word in others.iter().chain(&SECRET_TYPES) {
+            assert!(search.finds_any(word.as_bytes()), "{word}");
+        }
+    }
 }

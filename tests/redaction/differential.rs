@@ -6,12 +6,14 @@ use spanplane::redact::{CleanPayload, REDACTED};
 
 use crate::{
     agreement::{REDACTORS, RULES, compare, written},
+    cases,
     slow::Node,
 };
 
 /// What payloads are made of, and what redaction looks at.
-const KEYS: [&str; 66] = [
+const KEYS: [&str; 67] = [
     "a",
+    "coNNectionString",
     "annotations",
     "apiKey",
     "apiVersion",
@@ -78,8 +80,13 @@ const KEYS: [&str; 66] = [
     "username",
     "version",
 ];
-const TEXTS: [&str; 46] = [
+const TEXTS: [&str; 51] = [
     "",
+    "kind: Secret\u{2028}data:\u{2028}  a: b",
+    "kind: \"Sec\\\u{85}ret\"\u{85}data:\u{85}  a: b",
+    "apiVersion: v1\u{2029}kind: X\u{2029}pin: b",
+    "the Secret\u{2028}has no token",
+    "a\u{85}b",
     "**REDACTED**",
     "2026-11-16T04:36:46Z",
     "ClusterSecret",
@@ -182,7 +189,7 @@ fn any_payload() -> impl Strategy<Value = Node> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #![proptest_config(cases(4_000))]
 
     #[test]
     fn fast_and_slow_agree(

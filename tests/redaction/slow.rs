@@ -20,6 +20,9 @@ use spanplane::redact::{
     CleanPayload, MAX_DEPTH, MAX_EMBEDDED_BYTES, MAX_STRINGS, REDACTED, Redactor,
 };
 
+/// A manifest has one of them, at least.
+const MARKS: [char; 5] = ['{', '\\', '\u{85}', '\u{2028}', '\u{2029}'];
+
 /// JSON with its members in the order in which they came, also those of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
@@ -139,7 +142,7 @@ static QUOTED_KEY: LazyLock<Regex> =
 /// Whatever isn't one of these words doesn't make a string worth looking into.
 static SUSPICIOUS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?i-u:passw|passph|token|secret|api[-_. ]?key|private[-_. ]?key|connection|kubeco)|credentials|stringData|Opaque|"List|(?:^|[^-.])(?i-u:kubernetes\.io)\\*/[bdst]|\\[uUx]|[A-Za-z0-9]\\+\\\\[nr]"#,
+        r#"(?i-u:passw|passph|token|secret|api[-_. ]?key|private[-_. ]?key|connection|kubeco)|credentials|stringData|Opaque|"List|(?:^|[^-.])(?i-u:kubernetes\.io)\\*/[bdst]|\\[uUx]|[A-Za-z0-9]\\+(?:\\\\[nr]|[\x{85}\x{2028}\x{2029}])"#,
     )
 });
 
@@ -351,7 +354,7 @@ impl<'r> Slow<'r> {
             Treatment::Copies => {
                 let written = serde_json::to_string(text).unwrap();
                 written.len() - 2 <= 256
-                    && !written.contains(['{', '\\'])
+                    && !written.contains(MARKS)
                     && self.stays_by_key(text, around)
             }
             Treatment::Keep => self.stays_by_key(text, around),
@@ -389,7 +392,7 @@ impl<'r> Slow<'r> {
         if text.contains("PRIVATE KEY-----") {
             return self.redacted();
         }
-        if !written.contains(['{', '\\']) {
+        if !written.contains(MARKS) {
             return unchanged;
         }
         if around.strings >= MAX_STRINGS || written.len() - 2 > MAX_EMBEDDED_BYTES {

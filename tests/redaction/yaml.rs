@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 use serde_norway::{Deserializer, Value as Yaml};
 use spanplane::redact::{REDACTED, Redactor};
 
+use crate::cases;
+
 static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| Redactor::new::<&str>(&[], &[]).unwrap());
 
 /// A text as the redactor leaves it, in a string of a payload.
@@ -107,7 +109,7 @@ fn read(text: &str) -> Option<Vec<Yaml>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(cases(512))]
 
     #[test]
     fn only_the_data_of_secrets_goes(documents in vec(any_document(), 1..4), crlf: bool) {
@@ -132,7 +134,7 @@ proptest! {
 }
 
 /// What a Secret may be written with, or something that looks like one.
-const FRAGMENTS: [&str; 56] = [
+const FRAGMENTS: [&str; 107] = [
     "kind: Secret",
     "kind: Secret",
     "kind: Secret",
@@ -189,27 +191,98 @@ const FRAGMENTS: [&str; 56] = [
     "\"k\\x69nd\": Secret",
     "\"d\\x61ta\":",
     "\"string\\x44ata\":",
+    // Blocks of text with indentation indicators, and what stands in them.
+    "e: |2",
+    "e: |-1",
+    "e: >2+ # c",
+    "data: |2",
+    "- |",
+    "- >-",
+    "--- |",
+    "--- # c",
+    "---",
+    "...",
+    "%YAML 1.1",
+    "kind: |-",
+    "kind: >-",
+    "kind: \"Sec\\",
+    // Comments and tabs.
+    "a: @ # c",
+    "a: # c",
+    "data: # c",
+    "kind: Secret\t# c",
+    "#",
+    "a:\t@",
+    "\ta: @",
+    "data:\t",
+    "\t@",
+    "\t",
+    "",
+    // Keys with properties, or behind a question mark.
+    "!!str data:",
+    "&e data:",
+    "&e kind: Secret",
+    "? data",
+    "?",
+    "?\tdata",
+    "? \"data\"",
+    "- ? data",
+    ":",
+    ": {a: @}",
+    ":   a: @",
+    "data",
+    "spec: {? data : {a: @}}",
+    "spec: {data: {a: @}}",
+    "{kind: Secret, data: {a: @}}",
+    "--- {kind: Secret, data: {a: @}}",
+    "--- {kind: Secret,",
+    "--- &k",
+    "--- !!map",
+    "x: &d data",
+    "*d :",
+    "spec: {*d : {a: @}}",
+    // Actions of a template.
+    "{{- if .x }}",
+    "{{ end }}",
+    "{% if x %}",
+    "a: '{{ @ }}'",
 ];
 
-/// Lines at random, each with a canary of its own where there is an `@`.
-fn any_lines() -> impl Strategy<Value = String> {
+/// What ends lines; the last ones only do so in YAML 1.1, and are no escapes in JSON.
+const BREAKS: [&str; 6] = ["\n", "\r\n", "\r", "\u{85}", "\u{2028}", "\u{2029}"];
+
+/// Lines at random, each with a canary of its own where there is an `@`; and the same without the
+/// lines that are actions of a template.
+fn any_lines() -> impl Strategy<Value = (String, String)> {
     let fragment = prop::sample::select(&FRAGMENTS[..]);
     let line = (
-        prop::sample::select(&[0_usize, 0, 0, 2, 2, 4][..]),
+        prop::sample::select(&[0_usize, 0, 0, 0, 1, 2, 2, 2, 3, 4][..]),
         fragment,
+        prop::sample::select(&BREAKS[..]),
     );
-    (vec(line, 2..9), any::<bool>()).prop_map(|(lines, separated)| {
-        let mut text = String::new();
-        for (number, (indent, fragment)) in lines.into_iter().enumerate() {
-            let canary = format!("canary{number}");
-            text.push_str(&" ".repeat(indent));
-            text.push_str(&fragment.replace('@', &canary));
-            text.push('\n');
-            if separated && number == 3 {
-                text.push_str("---\n");
-            }
+    let breaks = prop_oneof![
+        4 => Just(Some("\n")),
+        2 => prop::sample::select(&BREAKS[..]).prop_map(Some),
+        1 => Just(None),
+    ];
+    (vec(line, 2..9), any::<bool>(), breaks).prop_map(|(lines, separated, breaks)| {
+        let (mut text, mut rendered) = (String::new(), String::new());
+        for (number, (indent, fragment, own_break)) in lines.into_iter().enumerate() {
+            let end = breaks.unwrap_or(own_break);
+            let fragment = fragment.replace('@', &format!("canary{number}"));
+            let line = format!("{}{fragment}{end}", " ".repeat(indent));
+            let is_action = fragment.starts_with("{{") || fragment.starts_with("{%");
+            let marker = format!("---{end}");
+            let marker = (separated && number == 3).then_some(marker.as_str());
+            rendered.extend(
+                (!is_action)
+                    .then_some(line.as_str())
+                    .into_iter()
+                    .chain(marker),
+            );
+            text.extend([line.as_str()].into_iter().chain(marker));
         }
-        text
+        (text, rendered)
     })
 }
 
@@ -237,11 +310,11 @@ fn secrets_in(value: &Yaml, in_secret: bool, in_data: bool, found: &mut Vec<Stri
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_global_rejects: 1_000_000, ..ProptestConfig::with_cases(3_000) })]
+    #![proptest_config(ProptestConfig { max_global_rejects: u32::MAX, ..cases(3_000) })]
 
     #[test]
-    fn what_yaml_reads_as_data_of_a_secret_goes(text in any_lines()) {
-        let documents = read(&text);
+    fn what_yaml_reads_as_data_of_a_secret_goes((text, rendered) in any_lines()) {
+        let documents = read(&rendered);
         prop_assume!(documents.is_some());
         let mut secrets = Vec::new();
         for mut document in documents.unwrap() {
@@ -260,6 +333,13 @@ proptest! {
     }
 }
 
+/// What [`only_the_data_of_secrets_goes`] has found.
+#[test]
+fn what_once_went_stays() {
+    let text = "a: \" \\n\"\nb:\n- ''\nspec:\n  secretRef:\n    name: x\nc:\n- |2-\n\n    \":'\n";
+    assert_eq!(redact(text), text);
+}
+
 /// What the property above has found.
 #[test]
 fn what_once_stayed_goes() {
@@ -271,6 +351,8 @@ fn what_once_stayed_goes() {
         "kind: Secret\n\"d\\x61ta\":\n  a: canary1\n",
         "kind: \"a\n  Secret\"\ndata:\n  a: canary1\n",
         "kind: Secret\nstringData:\n  a: |2-\n\n    {{canary}}\n",
+        "spec: {? data : {a: canary0}}\nkind: Secret\n",
+        "spec: {data: {a: canary0}}\nkind: |-\n --- {kind: Secret, data: {a: canary2}}\n",
     ] {
         let clean = redact(text);
         assert!(!clean.contains("canary"), "{text}\nwas left as\n{clean}");

@@ -8,6 +8,8 @@
 
 use memchr::memchr2;
 
+use crate::pace::breathe_after;
+
 /// Keys whose values decide about what stands beside them.
 const TELLING: [&str; 4] = ["key", "kind", "name", "type"];
 
@@ -19,6 +21,7 @@ pub(super) fn hides_word(text: &str) -> bool {
     let mut at = 0;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found;
+        breathe_after(found + 1);
         if bytes.get(at) == Some(&b'"') {
             let is_telling = |opening| is_key(text, at) || is_telling_value(text, opening);
             if has_escape && opening.is_some_and(is_telling) {

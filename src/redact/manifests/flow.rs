@@ -8,6 +8,7 @@ use std::ops::Range;
 use memchr::memmem;
 
 use super::lines::{Lines, is_action_opening};
+use crate::pace::breathe_after;
 
 /// What may stand between tokens.
 const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
@@ -52,6 +53,7 @@ impl<'t> Tokens<'t> {
     }
 
     pub(super) fn read(&mut self) -> Result<Token, Unclosed> {
+        let before = self.at;
         self.skip_space()?;
         let bytes = self.text.as_bytes();
         let start = self.at;
@@ -89,6 +91,7 @@ impl<'t> Tokens<'t> {
                 Token::Scalar(start..self.at)
             }
         };
+        breathe_after(self.at - before);
         Ok(token)
     }
 
@@ -199,6 +202,7 @@ pub(super) fn end_of_quoted(text: &str, start: usize) -> Option<usize> {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
         at += 1;
+        breathe_after(1);
         match byte {
             b'\\' if quote == b'"' && bytes.get(at) != Some(&b'\n') => at += 1,
             b'\n' if begins_document(text, at) => return None,

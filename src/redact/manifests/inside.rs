@@ -1,9 +1,13 @@
 //! What a part of a text says that isn't read any further: in JSON, in flow style, in quotes.
 
-use crate::redact::{
-    REDACTED, Rules,
-    frames::{SECRET_TYPES, is_named},
-    keys::names_secret,
+use super::lines::begins_with_alias_and_colon;
+use crate::{
+    pace::breathe_after,
+    redact::{
+        REDACTED, Rules,
+        frames::{SECRET_TYPES, is_named},
+        keys::names_secret,
+    },
 };
 
 /// Whether a part of a text says that something is a Secret, in JSON or in flow style.
@@ -22,17 +26,30 @@ pub(super) fn has_secret_type(text: &str) -> bool {
     SECRET_TYPES.iter().any(|kind| text.contains(kind))
 }
 
-/// Whether `data` or `stringData` is a key anywhere in a text.
+/// Whether `data` or `stringData` is a key anywhere in a text, or may be one.
 pub(super) fn has_data(text: &str) -> bool {
     let mut ends = ends_of_keys(text, "data").chain(ends_of_keys(text, "stringData"));
-    ends.next().is_some()
+    ends.next().is_some() || (has_odd_key(text) && (text.contains("data") || text.contains("Data")))
+}
+
+/// Whether a text has a key behind a question mark, or an alias for one.
+fn has_odd_key(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    memchr::memchr2_iter(b'?', b'*', bytes).any(|at| {
+        let is_mark = |next: &u8| next.is_ascii_whitespace();
+        begins_with_alias_and_colon(text.get(at..).unwrap_or_default())
+            || (bytes.get(at) == Some(&b'?') && bytes.get(at + 1).is_none_or(is_mark))
+    })
 }
 
 /// Where a word ends that is followed by a colon, however often quotes in between are escaped.
 pub(super) fn ends_of_keys<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 't {
     let is_noise = |character: char| matches!(character, '\\' | '"' | '\'' | ' ' | '\t');
     let ends = text.match_indices(word).map(|(at, word)| at + word.len());
+    let mut before = 0;
     ends.filter(move |end| {
+        breathe_after(end - before);
+        before = *end;
         let rest = text.get(*end..).unwrap_or_default();
         rest.trim_start_matches(is_noise).starts_with(':')
     })
@@ -49,7 +66,10 @@ pub(super) fn ends_of_pairs<'t>(
     rules: &'t Rules,
 ) -> impl Iterator<Item = usize> + 't {
     let colons = memchr::memchr_iter(b':', text.as_bytes());
+    let mut before = 0;
     colons.filter(move |colon| {
+        breathe_after(colon - before);
+        before = *colon;
         let (before, rest) = text.split_at(*colon);
         let value = rest.get(1..).unwrap_or_default().trim_ascii_start();
         let value = value.trim_start_matches('\\');
@@ -75,7 +95,8 @@ fn key_before(text: &str) -> Option<&str> {
     }
     let text = text.get(..text.len() - 1)?.trim_end_matches('\\');
     let opening = memchr::memrchr(u8::try_from(quote).ok()?, text.as_bytes())?;
-    text.get(opening + 1..)
+    // One of several lines would be no key.
+    text.get(opening + 1..).filter(|key| !key.contains('\n'))
 }
 
 /// Whether a value in quotes is none, or has been redacted before.
@@ -88,19 +109,35 @@ fn is_empty_or_redacted(value: &str) -> bool {
 
 /// Whether the user named any key of a text that can't be searched, in quotes or not.
 pub(in crate::redact) fn has_named_key(text: &str, rules: &Rules) -> bool {
+    !rules.keys.is_empty() && has_key(text, |key| is_named(key, rules))
+}
+
+/// Whether a text that can't be searched has a key whose value would go from a manifest, in quotes
+/// or not.
+pub(super) fn has_key_that_goes(text: &str, rules: &Rules) -> bool {
+    has_key(text, |key| {
+        matches!(key, "connectionDetails" | "credentials")
+            || is_named(key, rules)
+            || (rules.secret_keys && names_secret(key))
+    })
+}
+
+fn has_key(text: &str, is_it: impl Fn(&str) -> bool) -> bool {
     let is_noise = |character: char| matches!(character, '\\' | '"' | '\'' | ' ' | '\t');
     let is_part = |character: char| {
         character.is_alphanumeric() || matches!(character, '_' | '-' | '.' | '/' | '$')
     };
-    !rules.keys.is_empty()
-        && memchr::memchr_iter(b':', text.as_bytes()).any(|colon| {
-            let before = text.get(..colon).unwrap_or_default();
-            let in_quotes = key_before(before).is_some_and(|key| is_named(key, rules));
-            let word = before.trim_end_matches(is_noise);
-            let long = word.len() - word.trim_end_matches(is_part).len();
-            let word = word.get(word.len() - long..).unwrap_or_default();
-            // A line break that is written as one is no part of the key behind it.
-            let behind_break = word.strip_prefix('n').unwrap_or(word);
-            in_quotes || is_named(word, rules) || is_named(behind_break, rules)
-        })
+    let mut last = 0;
+    memchr::memchr_iter(b':', text.as_bytes()).any(|colon| {
+        breathe_after(colon - last);
+        last = colon;
+        let before = text.get(..colon).unwrap_or_default();
+        let in_quotes = key_before(before).is_some_and(&is_it);
+        let word = before.trim_end_matches(is_noise);
+        let long = word.len() - word.trim_end_matches(is_part).len();
+        let word = word.get(word.len() - long..).unwrap_or_default();
+        // A line break that is written as one is no part of the key behind it.
+        let behind_break = word.strip_prefix('n').unwrap_or(word);
+        in_quotes || is_it(word) || is_it(behind_break)
+    })
 }

@@ -3,7 +3,10 @@
 use memchr::memchr;
 
 use super::flow::end_of_collection;
-use crate::redact::{REDACTED, REDACTED_BASE64};
+use crate::{
+    pace::breathe_after,
+    redact::{REDACTED, REDACTED_BASE64},
+};
 
 /// A line without its line break.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +63,7 @@ impl<'t> Iterator for Lines<'t> {
             None => (rest, rest.len()),
         };
         self.at = start + long;
+        breathe_after(long);
         let line = line.strip_suffix('\r').unwrap_or(line);
         let content = line.trim_start_matches(' ');
         Some(Line {
@@ -119,6 +123,28 @@ impl<'t> Line<'t> {
             self.content = rest;
         }
         self
+    }
+
+    /// What follows the marker on the line where a document begins.
+    pub(super) fn behind_marker(mut self) -> Option<Self> {
+        let rest = self.content.strip_prefix("---")?.trim_ascii_start();
+        if rest.is_empty() || rest.starts_with('#') {
+            return None;
+        }
+        self.column += self.content.len() - rest.len();
+        self.content = rest;
+        Some(self)
+    }
+
+    /// Whether it has a key that isn't read: behind a question mark, a tag or an anchor, or an alias.
+    pub(super) fn has_odd_key(&self) -> bool {
+        let behind = |content| Self { content, ..*self }.key();
+        match self.content.as_bytes() {
+            [b'?'] | [b'?', b' ' | b'\t', ..] => true,
+            [b'!' | b'&', ..] => behind(behind_properties(self.content)).is_some(),
+            [b'*', ..] => begins_with_alias_and_colon(self.content),
+            _ => false,
+        }
     }
 
     pub(super) fn key(&self) -> Option<Key<'t>> {
@@ -203,6 +229,15 @@ pub(super) fn behind_properties(value: &str) -> &str {
         value = rest.trim_ascii_start();
     }
     value
+}
+
+/// Whether an alias begins a text that stands for a key.
+pub(super) fn begins_with_alias_and_colon(text: &str) -> bool {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    text.strip_prefix('*').is_some_and(|name| {
+        let rest = name.trim_start_matches(is_part);
+        rest.len() < name.len() && rest.trim_ascii_start().starts_with(':')
+    })
 }
 
 /// Whether a value is none, or has been redacted before.

@@ -48,6 +48,7 @@ impl<'t> Outline<'t, '_> {
         place: Place<'t>,
     ) -> Result<Option<usize>, Unsure> {
         let before = self.values.len();
+        let had_odd_key = self.has_odd_key;
         let mut tokens = Tokens::new(self.text, start);
         let mut stack: Vec<Collection<'t>> = Vec::new();
         let end = loop {
@@ -64,6 +65,7 @@ impl<'t> Outline<'t, '_> {
         if end.is_none() {
             // What isn't flow style has no members, and may be full of what looks like some.
             self.values.truncate(before);
+            self.has_odd_key = had_odd_key;
         } else if has_secret(self.text.get(start..tokens.end()).unwrap_or_default()) {
             return Err(Unsure::Secret);
         }
@@ -105,6 +107,7 @@ impl<'t> Outline<'t, '_> {
                     let key = unquoted(key.unwrap_or_default());
                     around.key = Some((key, tokens.end()));
                     self.has_merge |= key == "<<";
+                    self.has_odd_key |= key.starts_with(['?', '!', '&', '*']);
                     let what = match key {
                         "data" => What::Data,
                         "stringData" => What::SecretData,

@@ -14,9 +14,12 @@ use super::{
     },
     place::{Place, Says, What, Written},
 };
-use crate::redact::{
-    Rules,
-    edits::{Edit, Form, push_bounded, settle},
+use crate::{
+    pace::breathe_after,
+    redact::{
+        Rules,
+        edits::{Edit, Form, push_bounded, settle},
+    },
 };
 
 /// A mapping that the lines are in.
@@ -64,6 +67,8 @@ pub(super) struct Outline<'t, 'r> {
     has_version: bool,
     has_kind: bool,
     pub(super) has_merge: bool,
+    /// A key is written in a way that isn't read, so that it may be any.
+    pub(super) has_odd_key: bool,
     pub(super) has_secret: bool,
     /// A value that would go can't be told from the rest.
     pub(super) is_unsure: bool,
@@ -86,6 +91,7 @@ impl<'t, 'r> Outline<'t, 'r> {
             has_version: false,
             has_kind: false,
             has_merge: false,
+            has_odd_key: false,
             has_secret: false,
             is_unsure: false,
             may_go_on_with_kind: false,
@@ -98,7 +104,7 @@ impl<'t, 'r> Outline<'t, 'r> {
         self.has_version && self.has_kind
     }
 
-    pub(super) fn take(&mut self, line: Line<'t>) -> Result<(), Unsure> {
+    pub(super) fn take(&mut self, mut line: Line<'t>) -> Result<(), Unsure> {
         if line.start_of_content() < self.read {
             self.end = line.end;
             return Ok(());
@@ -108,7 +114,10 @@ impl<'t, 'r> Outline<'t, 'r> {
         }
         if line.is_separator() {
             self.end_document();
-            return Ok(());
+            let Some(rest) = line.behind_marker() else {
+                return Ok(());
+            };
+            line = rest;
         }
         if line.is_comment() || line.is_action() {
             // It ends nothing, but may belong to the values that it is indented below: a block of text may look like either.
@@ -132,9 +141,7 @@ impl<'t, 'r> Outline<'t, 'r> {
         let is_below = |awaited: &Awaited<'_>| !is_item && awaited.column < line.column;
         let awaited = self.awaited.take().filter(is_below);
         let line = line.without_dashes();
-        if line.content.starts_with("? ") {
-            return Err(Unsure::Secret);
-        }
+        self.has_odd_key |= line.has_odd_key();
         self.end_mappings(line.column);
         let goes_on_with_secret = self.may_go_on_with_kind && line.content.contains("Secret");
         match line.key() {
@@ -159,7 +166,8 @@ impl<'t, 'r> Outline<'t, 'r> {
                 self.has_kind = true;
                 let kind = unquoted(value);
                 let is_word = kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-                if !is_word && (value.starts_with('*') || value.contains("Secret")) {
+                let is_elsewhere = value.starts_with(['*', '|', '>']);
+                if !is_word && (is_elsewhere || value.contains("Secret")) {
                     return Err(Unsure::Secret);
                 }
             }
@@ -388,8 +396,9 @@ impl<'t, 'r> Outline<'t, 'r> {
 
     /// Decides about the values of a mapping that has ended.
     pub(super) fn end_mapping(&mut self, values: usize, depth: usize, says: Says) {
-        let values = self.values.get_mut(values..);
-        for value in values.unwrap_or_default() {
+        let values = self.values.get_mut(values..).unwrap_or_default();
+        breathe_after(size_of_val(values));
+        for value in values {
             value.what = match value.what {
                 What::If(condition) if value.depth == depth => says.decide(condition),
                 What::Data | What::Copy if says.is_secret() => What::SecretData,
@@ -419,8 +428,11 @@ impl<'t, 'r> Outline<'t, 'r> {
             return Err(Unsure::Secret);
         }
         let is_manifest = self.is_manifest();
-        if is_manifest && self.is_unsure {
+        if is_manifest && (self.is_unsure || self.has_odd_key) {
             return Err(Unsure::Value);
+        }
+        if self.has_odd_key {
+            return Err(Unsure::Secret);
         }
         let mut edits = Vec::new();
         let mut done = 0;
@@ -428,6 +440,7 @@ impl<'t, 'r> Outline<'t, 'r> {
             let Value {
                 start, end, form, ..
             } = *value;
+            breathe_after(end - start);
             match value.what {
                 // Values inside of others are done with these.
                 What::SecretData if start >= done => {

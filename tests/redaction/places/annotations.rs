@@ -68,6 +68,10 @@ pub(super) fn places() -> Vec<Place> {
             annotated("example.org/copy", &format!("a\n{canary}"))
         }),
         covered(
+            "the same, with line breaks that only YAML 1.1 knows",
+            |canary| annotated("example.org/copy", &format!("a\u{2028}{canary}")),
+        ),
+        covered(
             "annotations of a Secret of more than 256 bytes: they may be packed copies",
             |canary| {
                 annotated(

@@ -79,6 +79,10 @@ fn secrets() -> Vec<Place> {
             },
         ),
         covered(
+            "the only such key of a payload, with both cases inside of a word: `coNNectionString`",
+            |canary| under(&["coNNectionString"], canary),
+        ),
+        covered(
             "the same in any position: `masterPassword`, `tokenValue`, `AWS_SECRET_ACCESS_KEY`",
             |canary| {
                 under(

@@ -19,6 +19,7 @@ pub(super) fn places() -> Vec<Place> {
     let mut places = blocks();
     places.extend(manifests());
     places.extend(withheld());
+    places.extend(odd());
     places.extend(across_lines());
     places.extend(templates());
     places.extend(others());
@@ -386,6 +387,116 @@ fn withheld() -> Vec<Place> {
         ),
         covered("line breaks of old: the string is withheld", |canary| {
             template(&format!("kind: Secret\rdata:\r  a: {canary}\r"))
+        }),
+    ]
+}
+
+/// What only some readers of YAML understand, or nobody writes.
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn odd() -> Vec<Place> {
+    vec![
+        covered(
+            "line breaks that only YAML 1.1 knows (U+0085, U+2028, U+2029): the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "kind: Secret\u{85}data:\u{85}  a: @",
+                        "kind: Secret\u{2028}data:\u{2028}  a: @",
+                        "kind: Secret\u{2029}data:\u{2029}  a: @",
+                        "stringData:\u{2028}  a: @\u{2028}",
+                        "kind: Secret\u{2028}data:\n  a: @\n",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "a `kind` with such a line break that is escaped: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "kind: \"Sec\\\u{2028}  ret\"\u{2028}data:\u{2028}  a: @",
+                        "kind: \"Sec\\\u{85}ret\"\u{85}data:\u{85}  a: @",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "in a manifest, a key that names a secret, `credentials` or `connectionDetails` behind such a line break, or one of old: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "apiVersion: v1\u{2028}kind: X\u{2028}password: @",
+                        "apiVersion: v1\rkind: X\rpassword: @\r",
+                        "apiVersion: v1\u{85}kind: X\u{85}credentials:\u{85}  inline: @",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "`data` behind a question mark, or an alias for it: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "kind: Secret\n? data\n:\n  a: @\n",
+                        "kind: Secret\n?\n  data\n: {a: @}\n",
+                        "kind: Secret\nspec: {? data : {a: @}}\n",
+                        "kind: Secret\nx: &d data\n*d :\n  a: @\n",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "`data` with a tag or an anchor: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "kind: Secret\n!!str data:\n  a: @\n",
+                        "kind: Secret\n&d data:\n  a: @\n",
+                        "kind: Secret\nspec: {!!str data: {a: @}}\n",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "in a manifest, a key that names a secret behind a question mark, a tag or an anchor: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "apiVersion: v1\nkind: X\n? password\n: @\n",
+                        "apiVersion: v1\nkind: X\n!!str password: @\n",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "a key that names a secret, in a manifest that isn't understood elsewhere: the string is withheld",
+            |canary| {
+                templates_of(
+                    &[
+                        "apiVersion: v1\nkind: |-\n  X\npassword: @\n",
+                        "apiVersion: v1\nx: &k X\nkind: *k\npassword: @\n",
+                        "apiVersion: v1\nkind: X\na: \"kind: Secret\"\nb: {token: @}\n",
+                    ],
+                    canary,
+                )
+            },
+        ),
+        covered(
+            "a Secret on the line on which its document begins: the string is withheld",
+            |canary| {
+                template(&format!(
+                    "a: b\n--- {{kind: Secret, data: {{a: {canary}}}}}\n"
+                ))
+            },
+        ),
+        kept("line breaks of any kind in other texts", |text| {
+            template(&format!("the Secret\u{2028}has no {text}\u{85}kind: X\r"))
         }),
     ]
 }
