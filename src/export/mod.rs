@@ -41,7 +41,7 @@ pub use self::{
     resource::{resource_from_variables, sdk_resource},
     sampler::Sampler,
     sending::SpanSender,
-    settings::{OtlpSettings, Signal},
+    settings::{Destination, OtlpSettings, Signal},
     variables::{IgnoredSetting, Lookup},
 };
 use crate::{

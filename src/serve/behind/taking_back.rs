@@ -34,9 +34,11 @@ impl Desk {
                     self.behind.parcels.take_back(path, now)
                 }
                 (Quarantinable::Index, _) => self.behind.index.take_back(path, name),
-                (Quarantinable::Spans, Some(tracing)) => tracing.batches.take_back(path, name),
+                (Quarantinable::Spans, Some(tracing)) if tracing.is_sending => {
+                    tracing.batches.take_back(path, name)
+                }
                 // They wait until there is a collector.
-                (Quarantinable::Spans, None) => continue,
+                (Quarantinable::Spans, _) => continue,
                 (Quarantinable::Message, _) => self.append_again(&file),
             };
             match taken {
