@@ -3,7 +3,8 @@
 //! Invariant: an item that fails delays only itself. It rests, longer each time, and the others
 //! pass. When many items fail in a row, or nothing has succeeded for a while, the other side is
 //! assumed to be away: then one item at a time is tried, after growing pauses, until one succeeds.
-//! From then on everything may be tried again. What the other side asks for with one item (to be
+//! From then on everything may be tried again. Items that come and fail meanwhile do not put off
+//! those that failed before: they may be what only these fail at. What the other side asks for with one item (to be
 //! left alone for a while) counts for that item only, if others succeeded since it first failed.
 //! Pure: the caller says what time it is.
 
@@ -173,6 +174,7 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
             item.quiet_until = quiet_until;
         }
         let is_outage = self.outage(now).is_some();
+        let is_retry = self.has_failed(key);
         let tries = self.rest(key, now, u32::from(!is_outage));
 
         let number = self.row_number;
@@ -194,7 +196,11 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
             LONGEST_PAUSE
         };
         let pause = self.backoff.up_to(longest / fraction).pause(row.probes);
-        row.retry_at = now + pause;
+        // NOTE: where new items keep coming and failing, those that failed before would never have
+        // their turn.
+        if is_retry || !is_outage {
+            row.retry_at = now + pause;
+        }
         row.fresh_at = now + pause.min(longest / SHORT_PAUSE);
         tries
     }
@@ -380,6 +386,30 @@ mod tests {
         assert!(pauses[19] <= 5 * SECOND && pauses[19] >= 2 * SECOND);
         retries.succeeded(&9, now);
         assert!(!retries.is_away() && retries.may_try(7, now));
+    }
+
+    #[test]
+    fn new_items_that_keep_failing_do_not_put_off_those_that_failed_before() {
+        let (mut retries, began) = retries();
+        for item in 0..PATIENCE {
+            retries.failed(&item, began, None);
+        }
+        let mut retried = Vec::new();
+        for tenth in 1..=1_200 {
+            let now = began + tenth * (SECOND / 10);
+            // There is always one that is new.
+            if retries.may_try(0, now) {
+                retries.failed(&(PATIENCE + tenth), now, None);
+            } else if let Some(item) = next(&retries, 0, now) {
+                retries.begin(&item);
+                retries.failed(&item, now, None);
+                retried.push(now - began);
+            }
+        }
+        // Each time that it is one's turn, but not more often than in any other outage.
+        assert!((20..=60).contains(&retried.len()), "{}", retried.len());
+        let gaps = retried.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.max().unwrap() <= 6 * SECOND);
     }
 
     #[test]
