@@ -19,6 +19,8 @@ use crate::backoff::Backoff;
 /// An item's longest rest, in [`Backoff::longest`]: 5 minutes by default. Many items may be stuck
 /// at once, and together they must not keep the other side busy.
 const LONGEST_REST: u32 = 20;
+/// After so many tries a rest is the longest, however the backoff begins.
+const MANY_TRIES: u32 = 16;
 /// So long without a success, in [`Backoff::longest`], is an outage: 30 seconds by default.
 const OUTAGE: u32 = 2;
 /// The longest pause of an outage, as a fraction of [`Backoff::longest`]: 5 seconds by default.
@@ -203,6 +205,15 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
         }
         row.fresh_at = now + pause.min(longest / SHORT_PAUSE);
         tries
+    }
+
+    /// It failed because of itself, for all that is known: it rests as long as anything does, so that
+    /// others have their turn first.
+    pub fn rest_long(&mut self, key: &K, now: Instant) {
+        if let Some(item) = self.items.get_mut(key) {
+            item.tries = item.tries.max(MANY_TRIES);
+            self.rest(key, now, 0);
+        }
     }
 
     /// It could not be tried, which says nothing about the other side.
@@ -488,6 +499,27 @@ mod tests {
         retries.succeeded(&2, until + 60 * SECOND);
         assert_eq!(next(&retries, 0, until + 299 * SECOND), None);
         assert_eq!(next(&retries, 0, until + 300 * SECOND), Some(1));
+    }
+
+    #[test]
+    fn what_is_known_to_fail_lets_others_go_first() {
+        let (mut retries, now) = retries();
+        for item in 0..PATIENCE {
+            retries.failed(&item, now, None);
+        }
+        retries.rest_long(&0, now);
+        let mut tried = Vec::new();
+        for later in (1..100).map(|seconds| now + seconds * SECOND) {
+            if let Some(item) = next(&retries, 0, later) {
+                retries.begin(&item);
+                retries.failed(&item, later, None);
+                tried.push(item);
+            }
+        }
+        assert!(tried.len() > 10 && !tried.contains(&0), "{tried:?}");
+        retries.succeeded(&1, now + 100 * SECOND);
+        let due = retries.due(0, now + 5 * 60 * SECOND);
+        assert!(due.copied().any(|item| item == 0));
     }
 
     #[test]

@@ -90,6 +90,8 @@ struct Offer {
     /// Those that it may take later, and why not now.
     left: Vec<EncodedSpans>,
     failure: Option<Failure>,
+    /// The collector took others, and none of those that are left when they were offered one by one.
+    is_sifted: bool,
 }
 
 impl Exporter {
@@ -149,20 +151,38 @@ impl Exporter {
     }
 
     /// Offers the parts of a batch that the collector has just failed at. A single span goes first,
-    /// any of them: unless that is taken, nothing else is tried. The others go in halves, until it is
-    /// known which spans it fails at. `None` for a batch that has no parts.
-    async fn sift(&self, spans: &EncodedSpans) -> Option<Offer> {
-        let number = fastrand::u64(..spans.count.max(1));
-        let (single, others) = single_out(spans, usize::try_from(number).ok()?)?;
-        if let Err(failure) = self.try_once(&single).await {
+    /// any of them, or so many: unless one is taken, nothing else is tried. The others go in halves,
+    /// until it is known which spans it fails at. `None` for a batch that has no parts.
+    async fn sift(&self, spans: &EncodedSpans, singles: u32) -> Option<Offer> {
+        let mut failed = None;
+        let mut found = None;
+        for _ in 0..singles {
+            let number = fastrand::u64(..spans.count.max(1));
+            let (single, others) = single_out(spans, usize::try_from(number).ok()?)?;
+            match self.try_once(&single).await {
+                Ok(()) => {
+                    found = Some((single, others));
+                    break;
+                }
+                Err(failure) => {
+                    let may_go_on = failure.may_be_about_spans();
+                    failed = Some(failure);
+                    if !may_go_on {
+                        break;
+                    }
+                }
+            }
+        }
+        let Some((single, others)) = found else {
             return Some(Offer {
                 left: vec![spans.clone()],
-                failure: Some(failure),
+                failure: Some(failed?),
                 ..Offer::default()
             });
-        }
+        };
         let mut offer = Offer {
             taken: single.count,
+            is_sifted: true,
             ..Offer::default()
         };
         let mut in_vain = 0;
@@ -184,6 +204,7 @@ impl Exporter {
                 offer.left.push(piece);
                 offer.left.extend(waiting.drain(..));
                 offer.failure = Some(failure);
+                offer.is_sifted = false;
             } else if let Some(halves) = halves(&piece) {
                 waiting.extend(halves);
             } else if is_refused {

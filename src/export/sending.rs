@@ -48,6 +48,8 @@ const LARGE_BYTES: usize = 64 * 1024;
 /// after it is sifted: there may be a span in each that it fails at. If it is away indeed, that is one
 /// more call, with a single span.
 const SIFT_EVERY: u32 = 3;
+/// A collector that lately took some spans of such a batch is asked about so many others.
+const SINGLES: u32 = 3;
 /// No batch is split while so many fail, which bounds the number of files and of calls.
 const MOST_FAILING: usize = 512;
 /// Batches that were never tried go first, but not more than this many in a row while others are to
@@ -200,11 +202,13 @@ impl SpanSender {
         if let Some(failure) = &offer.failure
             && took_nothing
             && spans.count > 1
-            && self.may_sift(failure)
-            && let Some(sifted) = self.exporter.sift(&spans).await
+            && let singles @ 1.. = self.singles_to_offer(failure)
+            && let Some(sifted) = self.exporter.sift(&spans, singles).await
         {
-            if sifted.taken > 0 && sifted.failure.is_some() {
-                self.sifted_at = Some(now());
+            if sifted.taken > 0
+                && let Some(failure) = &sifted.failure
+            {
+                self.note_sifted(failure);
             }
             offer = sifted;
         }
@@ -229,22 +233,39 @@ impl SpanSender {
             .is_some_and(|taken_at| taken_at + LATELY > since)
     }
 
-    /// Whether a batch that the collector failed at is to be offered in parts at once. It is if the
-    /// collector lately took some spans of such a batch, and now and then while it seems to be away.
-    fn may_sift(&mut self, failure: &Failure) -> bool {
+    /// How many single spans of a batch that the collector failed at may be offered, to see whether
+    /// it takes any: some if it lately did, and one now and then while it seems to be away.
+    fn singles_to_offer(&mut self, failure: &Failure) -> u32 {
         let now = now();
         if !failure.may_be_about_spans() {
-            return false;
+            return 0;
         }
-        if self.sifted_at.is_some_and(|at| now < at + LATELY) {
-            return true;
+        if self.sifted_lately(now) {
+            return SINGLES;
         }
         if !self.retries.is_outage(now) {
-            return false;
+            return 0;
         }
         let before = self.failed_while_away;
         self.failed_while_away = before.wrapping_add(1);
-        before.is_multiple_of(SIFT_EVERY)
+        u32::from(before.is_multiple_of(SIFT_EVERY))
+    }
+
+    fn sifted_lately(&self, now: Instant) -> bool {
+        self.sifted_at.is_some_and(|at| now < at + LATELY)
+    }
+
+    /// The collector took some spans of a batch and failed at the others.
+    fn note_sifted(&mut self, failure: &Failure) {
+        let now = now();
+        if !self.sifted_lately(now) {
+            tracing::warn!(
+                reason = %failure,
+                "the collector fails at some spans of a batch and takes the others; those that it \
+                 fails at stay in the outbox and are tried again"
+            );
+        }
+        self.sifted_at = Some(now);
     }
 
     /// Every span was taken or refused.
@@ -278,6 +299,9 @@ impl SpanSender {
         self.retries.forget(&batch.id);
         for id in &left {
             self.retries.failed(id, now(), failure.after);
+            if offer.is_sifted {
+                self.retries.rest_long(id, now());
+            }
         }
         Ok(())
     }

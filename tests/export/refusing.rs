@@ -166,7 +166,7 @@ const FAST: Backoff = Backoff {
 /// What becomes of good spans if there is a bad one in every batch, and batches keep coming: five
 /// for each that comes in reality.
 async fn send_batches_with_bad_spans(server: &OtlpServer, fault: Fault) {
-    const BATCHES: usize = 200;
+    const BATCHES: usize = 100;
     const ROOM: u64 = 4 << 20;
     server.bear_grudge("bad", fault);
     let mut sender = Sender::with_bytes(server, &[], FAST, ROOM);
