@@ -3,8 +3,8 @@
 //! Invariant: an item that fails delays only itself. It rests, longer each time, and the others
 //! pass. When many items fail in a row, or nothing has succeeded for a while, the other side is
 //! assumed to be away: then one item at a time is tried, after growing pauses, until one succeeds.
-//! From then on everything may be tried again. Items that come and fail meanwhile do not put off
-//! those that failed before: they may be what only these fail at. What the other side asks for with one item (to be
+//! From then on everything may be tried again. New items that fail meanwhile do not put off those
+//! that failed before: the other side may take the old ones. What it asks for with one item (to be
 //! left alone for a while) counts for that item only, if others succeeded since it first failed.
 //! Pure: the caller says what time it is.
 
@@ -198,8 +198,8 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
             LONGEST_PAUSE
         };
         let pause = self.backoff.up_to(longest / fraction).pause(row.probes);
-        // NOTE: where new items keep coming and failing, those that failed before would never have
-        // their turn.
+        // NOTE: else those that failed before would never have their turn while new items keep coming
+        // and failing.
         if is_retry || !is_outage {
             row.retry_at = now + pause;
         }
