@@ -203,7 +203,7 @@ impl SpanSender {
             && took_nothing
             && spans.count > 1
             && let singles @ 1.. = self.singles_to_offer(failure)
-            && let Some(sifted) = self.exporter.sift(&spans, singles).await
+            && let Some(sifted) = Box::pin(self.exporter.sift(&spans, singles)).await
         {
             if sifted.taken > 0
                 && let Some(failure) = &sifted.failure

@@ -182,7 +182,7 @@ async fn send_batches_with_bad_spans(server: &OtlpServer, fault: Fault) {
             let mut names: Vec<_> = good(number).collect();
             names.insert(number % 4, "bad".to_owned());
             // What belongs together is in a row.
-            if number % 3 == 0 {
+            if number.is_multiple_of(3) {
                 names.insert(number % 4, "bad".to_owned());
             }
             let names: Vec<_> = names.iter().map(String::as_str).collect();

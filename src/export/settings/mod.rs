@@ -82,7 +82,7 @@ impl Signal {
 /// Where a signal goes.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    Collector(OtlpSettings),
+    Collector(Box<OtlpSettings>),
     /// Nobody asked for it, or somebody turned it off.
     Off,
     /// It may be wanted, but what was to say where it goes is not valid.
@@ -105,7 +105,7 @@ impl Destination {
             return Self::Off;
         }
         match reader.endpoint() {
-            Some(endpoint) => Self::Collector(reader.settings(endpoint)),
+            Some(endpoint) => Self::Collector(Box::new(reader.settings(endpoint))),
             None => Self::Unknown,
         }
     }
