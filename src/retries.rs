@@ -3,7 +3,8 @@
 //! Invariant: an item that fails delays only itself. It rests, longer each time, and the others
 //! pass. When many items fail in a row, or nothing has succeeded for a while, the other side is
 //! assumed to be away: then one item at a time is tried, after growing pauses, until one succeeds.
-//! From then on everything may be tried again. What the other side asks for with one item (to be
+//! From then on everything may be tried again. New items that fail meanwhile do not put off those
+//! that failed before: the other side may take the old ones. What it asks for with one item (to be
 //! left alone for a while) counts for that item only, if others succeeded since it first failed.
 //! Pure: the caller says what time it is.
 
@@ -18,6 +19,8 @@ use crate::backoff::Backoff;
 /// An item's longest rest, in [`Backoff::longest`]: 5 minutes by default. Many items may be stuck
 /// at once, and together they must not keep the other side busy.
 const LONGEST_REST: u32 = 20;
+/// After so many tries a rest is the longest, however the backoff begins.
+const MANY_TRIES: u32 = 16;
 /// So long without a success, in [`Backoff::longest`], is an outage: 30 seconds by default.
 const OUTAGE: u32 = 2;
 /// The longest pause of an outage, as a fraction of [`Backoff::longest`]: 5 seconds by default.
@@ -173,6 +176,7 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
             item.quiet_until = quiet_until;
         }
         let is_outage = self.outage(now).is_some();
+        let is_retry = self.has_failed(key);
         let tries = self.rest(key, now, u32::from(!is_outage));
 
         let number = self.row_number;
@@ -194,9 +198,22 @@ impl<K: Clone + Eq + Hash + Ord> Retries<K> {
             LONGEST_PAUSE
         };
         let pause = self.backoff.up_to(longest / fraction).pause(row.probes);
-        row.retry_at = now + pause;
+        // NOTE: else those that failed before would never have their turn while new items keep coming
+        // and failing.
+        if is_retry || !is_outage {
+            row.retry_at = now + pause;
+        }
         row.fresh_at = now + pause.min(longest / SHORT_PAUSE);
         tries
+    }
+
+    /// It failed because of itself, for all that is known: it rests as long as anything does, so that
+    /// others have their turn first.
+    pub fn rest_long(&mut self, key: &K, now: Instant) {
+        if let Some(item) = self.items.get_mut(key) {
+            item.tries = item.tries.max(MANY_TRIES);
+            self.rest(key, now, 0);
+        }
     }
 
     /// It could not be tried, which says nothing about the other side.
@@ -383,6 +400,30 @@ mod tests {
     }
 
     #[test]
+    fn new_items_that_keep_failing_do_not_put_off_those_that_failed_before() {
+        let (mut retries, began) = retries();
+        for item in 0..PATIENCE {
+            retries.failed(&item, began, None);
+        }
+        let mut turns = Vec::new();
+        for tenth in 1..=1_200 {
+            let now = began + tenth * (SECOND / 10);
+            // There is always one that is new.
+            if retries.may_try(0, now) {
+                retries.failed(&(PATIENCE + tenth), now, None);
+            } else if let Some(item) = next(&retries, 0, now) {
+                retries.begin(&item);
+                retries.failed(&item, now, None);
+                turns.push(now);
+            }
+        }
+        // Each time that it is one's turn, but not more often than in any other outage.
+        assert!((20..=60).contains(&turns.len()), "{}", turns.len());
+        let gaps = turns.windows(2).map(|pair| pair[1].duration_since(pair[0]));
+        assert!(gaps.max().unwrap() <= 6 * SECOND);
+    }
+
+    #[test]
     fn one_item_that_fails_again_and_again_is_no_outage_while_others_pass() {
         let (mut retries, now) = retries();
         for turn in 0..100 {
@@ -458,6 +499,27 @@ mod tests {
         retries.succeeded(&2, until + 60 * SECOND);
         assert_eq!(next(&retries, 0, until + 299 * SECOND), None);
         assert_eq!(next(&retries, 0, until + 300 * SECOND), Some(1));
+    }
+
+    #[test]
+    fn what_is_known_to_fail_lets_others_go_first() {
+        let (mut retries, now) = retries();
+        for item in 0..PATIENCE {
+            retries.failed(&item, now, None);
+        }
+        retries.rest_long(&0, now);
+        let mut tried = Vec::new();
+        for later in (1..100).map(|seconds| now + seconds * SECOND) {
+            if let Some(item) = next(&retries, 0, later) {
+                retries.begin(&item);
+                retries.failed(&item, later, None);
+                tried.push(item);
+            }
+        }
+        assert!(tried.len() > 10 && !tried.contains(&0), "{tried:?}");
+        retries.succeeded(&1, now + 100 * SECOND);
+        let due = retries.due(0, now + 5 * 60 * SECOND);
+        assert!(due.copied().any(|item| item == 0));
     }
 
     #[test]

@@ -4,22 +4,29 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use futures_util::TryStreamExt as _;
+use opentelemetry_proto::tonic::{resource::v1::Resource, trace::v1::Span};
 use prost::Message as _;
 use serde_json::Value;
 use spanplane::{
     archive::Query,
     capture::in_draft_layout,
+    config::Telemetry,
     disk::LocalDisk,
-    export::{OtlpSettings, Signal},
+    export::{Destination, Signal},
     line::Line,
     outbox::{BatchId, Quarantine, TraceBatches},
     record::{Record, RecordKind},
     serve::Sidecar,
+    spans::SpanBatch,
     time::Timestamp,
 };
 use support::{
-    Home, PATIENCE, assert_all_payloads_stored, capture, counted, fill_spool, message, raw_message,
+    Home, PATIENCE, assert_all_payloads_stored, capture, counted, fill_spool, message,
+    otlp::OtlpServer,
+    raw_message,
     s3::{Mood, S3Server},
     stop,
 };
@@ -640,6 +647,50 @@ async fn spans_that_nobody_will_send_are_given_up_and_counted() {
 }
 
 #[tokio::test]
+async fn spans_wait_while_the_endpoint_is_not_valid() {
+    let home = Home::new();
+    let traces = home.data_dir().join("outbox/traces");
+    let waiting = || TraceBatches::open(Arc::new(LocalDisk), traces.clone(), 1 << 20).unwrap();
+    let left = Span {
+        name: "an earlier process left this".to_owned(),
+        ..Span::default()
+    };
+    let mut batch = SpanBatch::default();
+    batch.extend(&[left]);
+    waiting().add(&batch.request(&Resource::default())).unwrap();
+    let with_endpoint = |endpoint: String| {
+        let lookup = move |name: &str| match name {
+            "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(endpoint.clone()),
+            "OTEL_EXPORTER_OTLP_PROTOCOL" => Some("grpc".to_owned()),
+            _ => None,
+        };
+        // Nobody is waited for when it stops.
+        let mut settings = home.settings(&["--shutdown-timeout=10m"]);
+        settings.telemetry = Telemetry::from_variables(&lookup);
+        settings
+    };
+
+    let mistyped = with_endpoint("htp://collector:4317".to_owned());
+    let sidecar = Sidecar::start(mistyped).await.unwrap();
+    home.emit_all(&capture("dropper")).await;
+    let metrics = stop(sidecar).await;
+    let first = waiting().first_from(BatchId::default()).unwrap();
+    assert!(waiting().first_from(first.id.next()).is_some());
+    for reason in ["tracing_off", "outbox_full"] {
+        let lost = format!("spanplane_spans_lost_total{{reason=\"{reason}\"}} 0\n");
+        assert!(metrics.contains(&lost), "{metrics}");
+    }
+
+    let collector = OtlpServer::start_grpc().await;
+    let corrected = with_endpoint(collector.url().to_owned());
+    stop(Sidecar::start(corrected).await.unwrap()).await;
+    assert!(waiting().is_empty());
+    let names = collector.names();
+    assert_eq!(names[0], "an earlier process left this");
+    assert!(names.len() > 1, "{names:?}");
+}
+
+#[tokio::test]
 async fn spans_that_can_not_wait_on_disk_keep_nobody_from_receiving() {
     let home = Home::new();
     let outbox = home.data_dir().join("outbox");
@@ -651,8 +702,8 @@ async fn spans_that_can_not_wait_on_disk_keep_nobody_from_receiving() {
     };
     let mut settings = home.settings(&[]);
     settings.telemetry.traces =
-        OtlpSettings::from_variables(&collector, Signal::Traces, &mut Vec::new());
-    assert!(settings.telemetry.tracing().is_some());
+        Destination::from_variables(&collector, Signal::Traces, &mut Vec::new());
+    assert!(settings.telemetry.tracing().collector().is_some());
     let records = capture("dropper");
     let sidecar = Sidecar::start(settings).await.unwrap();
     home.emit_all(&records).await;

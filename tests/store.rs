@@ -379,6 +379,36 @@ async fn a_check_leaves_what_an_earlier_one_wrote_as_it_is() {
 }
 
 #[tokio::test]
+async fn where_it_can_not_be_seen_a_check_is_written_once() {
+    let server = S3Server::start().await;
+    server.set(Mood::IsWriteOnlyWithoutConditions);
+    let url = StoreUrl::parse(&S3Server::url("x")).unwrap();
+    let open = || Archive::open(&url, &server.variables(), Compression::None).unwrap();
+    let file = server.file("x/v1/check.json");
+    // Writing is what a check is about, so each process has to try.
+    for archive in [open(), open()] {
+        archive.check().await.unwrap();
+        std::fs::remove_file(&file).unwrap();
+        for _ in 0..3 {
+            archive.check().await.unwrap();
+            assert!(!archive.can_create());
+            assert!(!file.try_exists().unwrap(), "it was written again");
+        }
+    }
+    // A write that is refused is tried again.
+    let archive = open();
+    server.set(Mood::RefusesAll(403, "AccessDenied"));
+    archive.check().await.unwrap_err();
+    server.set(Mood::IsWriteOnlyWithoutConditions);
+    archive.check().await.unwrap();
+    assert!(file.try_exists().unwrap());
+    // What the store has learned is found out all the same.
+    server.set(Mood::Works);
+    archive.check().await.unwrap();
+    assert!(archive.can_create());
+}
+
+#[tokio::test]
 async fn how_writing_goes_can_be_watched() {
     let server = S3Server::start().await;
     let url = StoreUrl::parse(&S3Server::url("x")).unwrap();

@@ -28,7 +28,7 @@ use opentelemetry_sdk::{
 use spanplane::{
     archive::{Archive, Compression},
     disk::{DirEntry, Disk, DiskFile, DiskLock, LocalDisk},
-    export::{OtlpSettings, Signal},
+    export::{Destination, Signal},
     metrics::Metrics,
     outbox::{Quarantinable, Quarantine},
     panics::Task,
@@ -573,7 +573,7 @@ async fn sending_spans() {
     let mut settings = home.settings(&SERVED);
     let mut ignored = Vec::new();
     settings.telemetry.traces =
-        OtlpSettings::from_variables(&endpoint, Signal::Traces, &mut ignored);
+        Destination::from_variables(&endpoint, Signal::Traces, &mut ignored);
     let sidecar = Sidecar::start_in(settings, surroundings).await.unwrap();
     home.emit_all(&capture("dropper")).await;
     *panics_at.lock().unwrap() = Some(".otlp.zst");

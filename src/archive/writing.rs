@@ -47,6 +47,8 @@ pub(super) struct Abilities {
     pub(super) can_replace: AtomicBool,
     /// The log says that it does not.
     told_of_replacing: AtomicBool,
+    /// A check wrote without knowing whether something was there.
+    has_overwritten_check: AtomicBool,
     taken: Mutex<Taken>,
 }
 
@@ -56,6 +58,7 @@ impl Default for Abilities {
             can_create: AtomicBool::new(true),
             can_replace: AtomicBool::new(true),
             told_of_replacing: AtomicBool::new(false),
+            has_overwritten_check: AtomicBool::new(false),
             taken: Mutex::default(),
         }
     }
@@ -188,7 +191,9 @@ impl Archive {
     }
 
     /// Finds out whether the store can be written to, by writing as objects are written. What was
-    /// written by an earlier check stays as it is.
+    /// written by an earlier check stays as it is. Where that can't be seen or kept from being
+    /// replaced, it is written once in a process; from then on a check finds out only whether the
+    /// store has learned to write on conditions.
     pub async fn check(&self) -> Result<(), StoreError> {
         let checked = self.write_check().await.map_err(StoreError::of_write);
         self.witness.note(CHECK_KEY, &checked);
@@ -209,11 +214,17 @@ impl Archive {
         match created {
             Err(error) if knows_no_conditions(&error) => {
                 self.lose_conditions(&error);
-                if self.store.client.head(&location).await.is_ok() {
+                let overwritten = &self.abilities.has_overwritten_check;
+                if overwritten.load(Ordering::Relaxed)
+                    || self.store.client.head(&location).await.is_ok()
+                {
                     return Ok(());
                 }
+                // NOTE: in a bucket with versions, each time adds one.
                 self.write(&location, body, PutMode::Overwrite, &about)
-                    .await
+                    .await?;
+                overwritten.store(true, Ordering::Relaxed);
+                Ok(())
             }
             Ok(()) => {
                 self.regain_conditions();

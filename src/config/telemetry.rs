@@ -6,14 +6,14 @@
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use crate::export::{
-    IgnoredSetting, Lookup, OtlpSettings, Sampler, Signal, resource_from_variables,
+    Destination, IgnoredSetting, Lookup, OtlpSettings, Sampler, Signal, resource_from_variables,
 };
 
 /// What the standard variables of OpenTelemetry say.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
-    /// Where spans go, if anywhere.
-    pub traces: Option<OtlpSettings>,
+    /// Where spans go.
+    pub traces: Destination,
     /// Where the sidecar's own metrics go, besides being served.
     pub metrics: Option<OtlpSettings>,
     pub resource: Resource,
@@ -24,9 +24,11 @@ pub struct Telemetry {
 impl Telemetry {
     pub fn from_variables(lookup: Lookup<'_>) -> Self {
         let mut ignored = Vec::new();
+        let mut destination = |signal| Destination::from_variables(lookup, signal, &mut ignored);
+        let (traces, metrics) = (destination(Signal::Traces), destination(Signal::Metrics));
         Self {
-            traces: OtlpSettings::from_variables(lookup, Signal::Traces, &mut ignored),
-            metrics: OtlpSettings::from_variables(lookup, Signal::Metrics, &mut ignored),
+            traces,
+            metrics: metrics.collector().cloned(),
             resource: resource_from_variables(lookup, &mut ignored),
             sampler: Sampler::from_variables(lookup, &mut ignored),
             ignored,
@@ -34,10 +36,10 @@ impl Telemetry {
     }
 
     /// Where spans go, unless the sampler leaves none.
-    pub fn tracing(&self) -> Option<&OtlpSettings> {
+    pub fn tracing(&self) -> &Destination {
         match self.sampler {
-            Sampler::AlwaysOff => None,
-            Sampler::Ratio(_) => self.traces.as_ref(),
+            Sampler::AlwaysOff => &Destination::Off,
+            Sampler::Ratio(_) => &self.traces,
         }
     }
 }

@@ -180,7 +180,7 @@ async fn play(folder: &Path, viewer: SocketAddr) -> anyhow::Result<StoreUrl> {
     }
     // Stopping finishes everything that was received.
     sidecar.run_until(std::future::ready(())).await?;
-    tell(messages, started_at, &store, traces.as_ref()).await?;
+    tell(messages, started_at, &store, traces.collector()).await?;
     Ok(store)
 }
 

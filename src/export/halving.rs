@@ -1,7 +1,7 @@
-//! A batch of spans in two.
+//! A batch of spans in two, or in one span and the others.
 //!
-//! Invariant: both halves together hold every span of the whole, in order, each with the resource
-//! and scope it came with, and no envelope is empty.
+//! Invariant: the parts together hold every span of the whole, in order, each with the resource and
+//! scope it came with, and no envelope is empty.
 
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
@@ -19,11 +19,39 @@ pub(super) fn halves(spans: &EncodedSpans) -> Option<[EncodedSpans; 2]> {
     Some([&first, &second].map(EncodedSpans::of))
 }
 
+/// A span by its number, and those before and after it, if there are any. `None` for a span alone,
+/// for a number that none has, and for what can't be read.
+pub(super) fn single_out(
+    spans: &EncodedSpans,
+    number: usize,
+) -> Option<(EncodedSpans, Vec<EncodedSpans>)> {
+    if spans.count < 2 {
+        return None;
+    }
+    let (before, rest) = split_at(spans.decode().ok()?, number);
+    let (single, after) = split_at(rest, 1);
+    let single = EncodedSpans::of(&single);
+    if single.count == 0 {
+        return None;
+    }
+    let others = [&before, &after].map(EncodedSpans::of).into_iter();
+    let others = others.filter(|others| others.count > 0).collect();
+    Some((single, others))
+}
+
 /// The first half is the smaller one, if there is one.
 fn halve(
     request: ExportTraceServiceRequest,
 ) -> (ExportTraceServiceRequest, ExportTraceServiceRequest) {
-    let mut left = spans_in(&request).count() / 2;
+    let half = spans_in(&request).count() / 2;
+    split_at(request, half)
+}
+
+/// So many spans, and the others.
+fn split_at(
+    request: ExportTraceServiceRequest,
+    mut left: usize,
+) -> (ExportTraceServiceRequest, ExportTraceServiceRequest) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for resource in request.resource_spans {
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -103,6 +131,26 @@ mod tests {
             }
         }
         list
+    }
+
+    #[test]
+    fn a_span_is_singled_out_and_nothing_is_left_behind() {
+        let whole = EncodedSpans::of(&batch(&[&[2, 1], &[2]]));
+        for number in 0..5 {
+            let (single, others) = single_out(&whole, number).unwrap();
+            let names = |spans: &EncodedSpans| {
+                let request = spans.decode().unwrap();
+                let names: Vec<_> = spans_in(&request).map(|span| span.name.clone()).collect();
+                assert_eq!(names.len() as u64, spans.count);
+                names
+            };
+            assert_eq!(names(&single), [number.to_string()]);
+            assert!(others.iter().all(|others| others.count > 0));
+            let mut all: Vec<_> = others.iter().flat_map(names).collect();
+            all.insert(number, number.to_string());
+            assert_eq!(all, ["0", "1", "2", "3", "4"]);
+        }
+        assert!(single_out(&EncodedSpans::of(&batch(&[&[1]])), 0).is_none());
     }
 
     #[test]

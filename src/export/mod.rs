@@ -32,7 +32,7 @@ use prost::Message;
 use self::{
     condition::Condition,
     failure::{Course, Failure, one_line},
-    halving::halves,
+    halving::{halves, single_out},
     tls_files::TlsFileError,
     transport::Transport,
 };
@@ -41,7 +41,7 @@ pub use self::{
     resource::{resource_from_variables, sdk_resource},
     sampler::Sampler,
     sending::SpanSender,
-    settings::{OtlpSettings, Signal},
+    settings::{Destination, OtlpSettings, Signal},
     variables::{IgnoredSetting, Lookup},
 };
 use crate::{
@@ -51,6 +51,10 @@ use crate::{
 
 /// A collector that takes nothing and refuses so many spans one by one refuses everything.
 const REFUSES_EVERYTHING: usize = 8;
+/// A collector that takes none of so many parts in a row fails at more than a few spans.
+const MOST_IN_VAIN: u32 = 8;
+/// After so many calls about one batch the others have their turn.
+const MOST_CALLS: u32 = 64;
 
 /// Why nothing can be sent.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +90,8 @@ struct Offer {
     /// Those that it may take later, and why not now.
     left: Vec<EncodedSpans>,
     failure: Option<Failure>,
+    /// The collector took others, and none of those that are left when they were offered one by one.
+    is_sifted: bool,
 }
 
 impl Exporter {
@@ -142,6 +148,74 @@ impl Exporter {
             };
         }
         offer
+    }
+
+    /// Offers the parts of a batch that the collector has just failed at. A single span goes first,
+    /// any of them, or so many: unless one is taken, nothing else is tried. The others go in halves,
+    /// until it is known which spans it fails at. `None` for a batch that has no parts.
+    async fn sift(&self, spans: &EncodedSpans, singles: u32) -> Option<Offer> {
+        let mut failed = None;
+        let mut found = None;
+        for _ in 0..singles {
+            let number = fastrand::u64(..spans.count.max(1));
+            let (single, others) = single_out(spans, usize::try_from(number).ok()?)?;
+            match self.try_once(&single).await {
+                Ok(()) => {
+                    found = Some((single, others));
+                    break;
+                }
+                Err(failure) => {
+                    let may_go_on = failure.may_be_about_spans();
+                    failed = Some(failure);
+                    if !may_go_on {
+                        break;
+                    }
+                }
+            }
+        }
+        let Some((single, others)) = found else {
+            return Some(Offer {
+                left: vec![spans.clone()],
+                failure: Some(failed?),
+                ..Offer::default()
+            });
+        };
+        let mut offer = Offer {
+            taken: single.count,
+            is_sifted: true,
+            ..Offer::default()
+        };
+        let mut in_vain = 0;
+        // Larger parts first, which finds spans that it takes with few calls.
+        let mut waiting = VecDeque::from(others);
+        for calls in 1.. {
+            let Some(piece) = waiting.pop_front() else {
+                break;
+            };
+            let Err(failure) = self.try_once(&piece).await else {
+                offer.taken += piece.count;
+                in_vain = 0;
+                continue;
+            };
+            in_vain += 1;
+            let is_refused = failure.trouble.course() == Course::Halve;
+            let may_go_on = is_refused || failure.may_be_about_spans();
+            if !may_go_on || in_vain > MOST_IN_VAIN || calls > MOST_CALLS {
+                offer.left.push(piece);
+                offer.left.extend(waiting.drain(..));
+                offer.failure = Some(failure);
+                offer.is_sifted = false;
+            } else if let Some(halves) = halves(&piece) {
+                waiting.extend(halves);
+            } else if is_refused {
+                offer.refused.push(piece);
+                offer.refusal = Some(failure);
+            } else {
+                offer.left.push(piece);
+                offer.failure = Some(failure);
+            }
+        }
+        Some(offer)
     }
 
     async fn try_once(&self, spans: &EncodedSpans) -> Result<(), Failure> {

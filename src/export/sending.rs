@@ -2,7 +2,8 @@
 //!
 //! Invariant: a batch stays on disk until the collector took it. One that is not taken rests, and
 //! the others pass. One that the collector fails at while it takes others is split, so that in the
-//! end only the spans it fails at are left; they stay, and are tried again. What it refuses for good
+//! end only the spans it fails at are left; they stay, and are tried again. Where it fails at every
+//! batch, a single span tells now and then whether it takes any. What it refuses for good
 //! while it takes others goes to the quarantine. Sending spans twice changes nothing: they have the
 //! same ids.
 
@@ -43,6 +44,12 @@ const SPLIT_ANYWAY_AFTER: u32 = 6;
 const SPLIT_LARGE_AFTER: u32 = 10;
 /// But not down to single spans.
 const LARGE_BYTES: usize = 64 * 1024;
+/// Of the batches that a collector fails at while it seems to be away, the first and every third
+/// after it is sifted: there may be a span in each that it fails at. If it is away indeed, that is one
+/// more call, with a single span.
+const SIFT_EVERY: u32 = 3;
+/// A collector that lately took some spans of such a batch is asked about so many others.
+const SINGLES: u32 = 3;
 /// No batch is split while so many fail, which bounds the number of files and of calls.
 const MOST_FAILING: usize = 512;
 /// Batches that were never tried go first, but not more than this many in a row while others are to
@@ -70,6 +77,10 @@ pub struct SpanSender {
     sending: Option<BatchId>,
     /// When the collector last took something.
     taken_at: Option<Instant>,
+    /// When it last took some spans of a batch and failed at the others.
+    sifted_at: Option<Instant>,
+    /// Batches that it failed at since it seems to be away, other than single spans.
+    failed_while_away: u32,
 }
 
 impl SpanSender {
@@ -93,6 +104,8 @@ impl SpanSender {
             new_in_a_row: 0,
             sending: None,
             taken_at: None,
+            sifted_at: None,
+            failed_while_away: 0,
         }
     }
 
@@ -184,9 +197,24 @@ impl SpanSender {
                 return self.retries.postpone(&batch.id, now());
             }
         };
-        let offer = self.exporter.offer(&spans, self.takes_spans(&batch)).await;
+        let mut offer = self.exporter.offer(&spans, self.takes_spans(&batch)).await;
+        let took_nothing = offer.taken == 0 && offer.refused.is_empty();
+        if let Some(failure) = &offer.failure
+            && took_nothing
+            && spans.count > 1
+            && let singles @ 1.. = self.singles_to_offer(failure)
+            && let Some(sifted) = Box::pin(self.exporter.sift(&spans, singles)).await
+        {
+            if sifted.taken > 0
+                && let Some(failure) = &sifted.failure
+            {
+                self.note_sifted(failure);
+            }
+            offer = sifted;
+        }
         if offer.taken > 0 {
             self.taken_at = Some(now());
+            self.failed_while_away = 0;
         }
         let settled = match &offer.failure {
             None => self.settle(&batch, &offer),
@@ -203,6 +231,41 @@ impl SpanSender {
         let since = self.retries.failing_since(&batch.id).unwrap_or_else(now);
         self.taken_at
             .is_some_and(|taken_at| taken_at + LATELY > since)
+    }
+
+    /// How many single spans of a batch that the collector failed at may be offered, to see whether
+    /// it takes any: some if it lately did, and one now and then while it seems to be away.
+    fn singles_to_offer(&mut self, failure: &Failure) -> u32 {
+        let now = now();
+        if !failure.may_be_about_spans() {
+            return 0;
+        }
+        if self.sifted_lately(now) {
+            return SINGLES;
+        }
+        if !self.retries.is_outage(now) {
+            return 0;
+        }
+        let before = self.failed_while_away;
+        self.failed_while_away = before.wrapping_add(1);
+        u32::from(before.is_multiple_of(SIFT_EVERY))
+    }
+
+    fn sifted_lately(&self, now: Instant) -> bool {
+        self.sifted_at.is_some_and(|at| now < at + LATELY)
+    }
+
+    /// The collector took some spans of a batch and failed at the others.
+    fn note_sifted(&mut self, failure: &Failure) {
+        let now = now();
+        if !self.sifted_lately(now) {
+            tracing::warn!(
+                reason = %failure,
+                "the collector fails at some spans of a batch and takes the others; those that it \
+                 fails at stay in the outbox and are tried again"
+            );
+        }
+        self.sifted_at = Some(now);
     }
 
     /// Every span was taken or refused.
@@ -236,6 +299,9 @@ impl SpanSender {
         self.retries.forget(&batch.id);
         for id in &left {
             self.retries.failed(id, now(), failure.after);
+            if offer.is_sifted {
+                self.retries.rest_long(id, now());
+            }
         }
         Ok(())
     }

@@ -48,6 +48,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether something about this variable was noted.
+    pub(super) fn has_ignored(&self, variable: &str) -> bool {
+        self.ignored
+            .iter()
+            .any(|ignored| ignored.variable == variable)
+    }
+
     /// The value of the first of these variables that is set and valid.
     pub(super) fn parsed<T>(
         &mut self,

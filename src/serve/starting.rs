@@ -23,7 +23,7 @@ use crate::{
     bell::Bell,
     config::Settings,
     disk::{Reserve, SharedDisk},
-    export::{Exporter, OtlpSettings, OwnMetrics, SpanSender, sdk_resource},
+    export::{Destination, Exporter, OtlpSettings, OwnMetrics, SpanSender, sdk_resource},
     history::{Basis, History},
     metrics::{Metrics, SpanLoss},
     outbox::{Parcels, Quarantine, TraceBatches},
@@ -119,7 +119,7 @@ pub(super) fn announce(
     let [metrics, viewer] = [metrics_address, viewer_address]
         .map(|address| address.map_or("none".to_owned(), |address| address.to_string()));
     let telemetry = &settings.telemetry;
-    let traces = telemetry.tracing();
+    let traces = telemetry.tracing().collector();
     let traces = traces.map_or("none".to_owned(), OtlpSettings::endpoint);
     tracing::info!(
         socket = %settings.socket_path.display(),
@@ -142,13 +142,21 @@ pub(super) fn announce(
             "ignoring a setting that is not valid"
         );
     }
-    if telemetry.traces.is_none() {
-        tracing::info!(
-            "tracing is off: OTEL_EXPORTER_OTLP_ENDPOINT names no collector, or OTEL_SDK_DISABLED \
-             or OTEL_TRACES_EXPORTER turned it off"
-        );
-    } else if telemetry.tracing().is_none() {
-        tracing::info!("tracing is off: OTEL_TRACES_SAMPLER leaves out every trace");
+    match (telemetry.tracing(), &telemetry.traces) {
+        (Destination::Collector(_), _) => {}
+        (Destination::Off, Destination::Off) => tracing::info!(
+            "tracing is off: OTEL_EXPORTER_OTLP_ENDPOINT is not set, or OTEL_SDK_DISABLED or \
+             OTEL_TRACES_EXPORTER turned it off"
+        ),
+        (Destination::Off, _) => {
+            tracing::info!("tracing is off: OTEL_TRACES_SAMPLER leaves out every trace");
+        }
+        (Destination::Unknown, _) => tracing::warn!(
+            "no spans are sent, because a setting that says where to is not valid; they wait on \
+             disk until the sidecar is started with a valid one, and beyond a quarter of \
+             --spool-max-bytes the oldest are lost. Set OTEL_TRACES_EXPORTER=none to turn tracing \
+             off"
+        ),
     }
 }
 
@@ -225,8 +233,8 @@ pub(super) fn start_uploads(
     (uploads, events)
 }
 
-/// Has spans sent, if there is somebody to send them to. Receiving goes on without that if they can't
-/// wait on disk.
+/// Has spans sent, if there is somebody to send them to. If it is not known to whom, they wait for a
+/// start that knows. Receiving goes on without that if they can't wait on disk.
 pub(super) fn start_tracing(
     settings: &Settings,
     disk: &SharedDisk,
@@ -251,31 +259,38 @@ pub(super) fn start_tracing(
             return None;
         }
     };
-    let Some(otlp) = telemetry.tracing() else {
-        give_up_spans(&batches, metrics);
-        return None;
-    };
-    let exporter = Exporter::new(otlp, metrics.clone());
-    let mut sender = SpanSender::new(
-        exporter,
-        Arc::clone(&batches),
-        Arc::clone(quarantine),
-        metrics.clone(),
-        settings.backoff,
-        Arc::clone(bell),
-    );
-    let stop = stop.clone();
-    tasks.spawn(async move { stop.run_until_cancelled(sender.keep_running()).await });
+    let destination = telemetry.tracing();
+    match destination {
+        Destination::Off => {
+            give_up_spans(&batches, metrics);
+            return None;
+        }
+        Destination::Unknown => {}
+        Destination::Collector(otlp) => {
+            let exporter = Exporter::new(otlp, metrics.clone());
+            let mut sender = SpanSender::new(
+                exporter,
+                Arc::clone(&batches),
+                Arc::clone(quarantine),
+                metrics.clone(),
+                settings.backoff,
+                Arc::clone(bell),
+            );
+            let stop = stop.clone();
+            tasks.spawn(async move { stop.run_until_cancelled(sender.keep_running()).await });
+        }
+    }
     Some(Tracing {
         batches,
+        is_sending: destination.collector().is_some(),
         links: Links::new(&settings.viewer_url, &settings.store.to_string()),
         resource: telemetry.resource.clone(),
         sampler: telemetry.sampler,
     })
 }
 
-/// Without tracing, what an earlier process left can't be sent, and would take its part of the disk
-/// for ever.
+/// Where tracing was turned off, what an earlier process left will not be sent, and would take its
+/// part of the disk for ever.
 fn give_up_spans(batches: &TraceBatches, metrics: &Metrics) {
     let spans = batches.give_up();
     if spans > 0 {

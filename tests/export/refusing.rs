@@ -1,12 +1,20 @@
 //! A span that is not taken holds no other up, and is not lost.
 
+use std::{
+    cell::Cell,
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+
 use spanplane::{
+    backoff::Backoff,
     disk::LocalDisk,
     outbox::{Quarantine, TraceBatches},
+    spans::EncodedSpans,
 };
 
 use crate::{
-    otlp::{Fault, Reply},
+    otlp::{Fault, OtlpServer, Reply},
     setup::{Delivery, GLACIAL, QUICK, Sender, all, batch, collectors, waiting},
 };
 
@@ -144,6 +152,112 @@ async fn good_spans_do_not_stay_behind_one_that_a_collector_is_unavailable_for()
                 .send_among_others("the good ones passed", all_good)
                 .await;
             assert!(!has("bad"));
+            assert_eq!((sender.quarantined().len(), sender.lost()), (0, 0));
+        }
+    }
+}
+
+/// As it is by default, 200 times as fast.
+const FAST: Backoff = Backoff {
+    first: Duration::from_millis(1),
+    longest: Duration::from_millis(75),
+};
+
+/// What becomes of good spans if there is a bad one in every batch, and batches keep coming: five
+/// for each that comes in reality.
+async fn send_batches_with_bad_spans(server: &OtlpServer, fault: Fault) {
+    const BATCHES: usize = 100;
+    const ROOM: u64 = 4 << 20;
+    server.bear_grudge("bad", fault);
+    let mut sender = Sender::with_bytes(server, &[], FAST, ROOM);
+    let added = Cell::new(0);
+    let good = |number: usize| (0..3).map(move |place| format!("good {number} {place}"));
+    let bad = BATCHES + BATCHES.div_ceil(3);
+    let only_bad_ones_wait = |batches: &TraceBatches| {
+        added.get() == BATCHES && waiting(batches).iter().sum::<u64>() == bad as u64
+    };
+    let is_so = |batches: &TraceBatches| {
+        let number = added.get();
+        if number < BATCHES {
+            let mut names: Vec<_> = good(number).collect();
+            names.insert(number % 4, "bad".to_owned());
+            // What belongs together is in a row.
+            if number.is_multiple_of(3) {
+                names.insert(number % 4, "bad".to_owned());
+            }
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            batches.add(&EncodedSpans::of(&batch(&names))).unwrap();
+            added.set(number + 1);
+        }
+        only_bad_ones_wait(batches)
+    };
+    sender.send_until("only bad spans wait", is_so).await;
+
+    let names: HashSet<_> = server.names().into_iter().collect();
+    let missing = (0..BATCHES)
+        .flat_map(good)
+        .find(|name| !names.contains(name));
+    assert_eq!(missing, None);
+    assert!(!names.contains("bad"));
+    assert_eq!((sender.quarantined().len(), sender.lost()), (0, 0));
+    server.forgive();
+    sender
+        .send_until("nothing waits", TraceBatches::is_empty)
+        .await;
+    let names = server.names();
+    // What was under way when nobody sent any more may come twice.
+    assert!(names.iter().filter(|name| *name == "bad").count() >= bad);
+}
+
+#[tokio::test]
+async fn good_spans_pass_although_a_collector_fails_at_every_batch() {
+    for server in collectors().await {
+        send_batches_with_bad_spans(&server, Fault::Internal).await;
+    }
+}
+
+#[tokio::test]
+async fn good_spans_pass_although_a_collector_is_unavailable_for_every_batch() {
+    for server in collectors().await {
+        send_batches_with_bad_spans(&server, Fault::Unavailable).await;
+    }
+}
+
+#[tokio::test]
+async fn a_batch_on_its_own_is_sifted_too() {
+    for server in collectors().await {
+        server.bear_grudge("bad", Fault::Internal);
+        let mut sender = Sender::new(&server);
+        sender.add(&ONE_IS_BAD);
+        let one_is_left = |batches: &TraceBatches| waiting(batches) == [1];
+        sender.send_until("one is left", one_is_left).await;
+        let mut names = server.names();
+        names.sort();
+        assert_eq!(names, GOOD);
+    }
+}
+
+#[tokio::test]
+async fn a_collector_that_fails_at_everything_is_not_asked_often() {
+    for fault in [Fault::Internal, Fault::Unavailable, Fault::Denied] {
+        for server in collectors().await {
+            server.bear_grudge_against_all(fault);
+            // 50 times as fast as by default: what follows are 30 s.
+            let backoff = Backoff {
+                first: Duration::from_millis(4),
+                longest: Duration::from_millis(300),
+            };
+            let mut sender = Sender::with(&server, &[], backoff);
+            for _ in 0..30 {
+                sender.add(&ONE_IS_BAD);
+            }
+            let began = Instant::now();
+            let is_over = |_: &TraceBatches| began.elapsed() > Duration::from_millis(600);
+            sender.send_until("it is over", is_over).await;
+            // One that is new each second at least, one that is not each five, and single spans.
+            let tries = server.tries().len();
+            assert!((10..=110).contains(&tries), "{fault:?}: {tries}");
+            assert_eq!(waiting(&sender.batches), [9; 30]);
             assert_eq!((sender.quarantined().len(), sender.lost()), (0, 0));
         }
     }

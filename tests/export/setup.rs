@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::{
 use spanplane::{
     backoff::Backoff,
     disk::LocalDisk,
-    export::{Exporter, OtlpSettings, OwnMetrics, Signal, SpanSender},
+    export::{Destination, Exporter, OtlpSettings, OwnMetrics, Signal, SpanSender},
     metrics::Metrics,
     outbox::{BatchId, Quarantine, Quarantined, TraceBatches, WaitingBatch},
 };
@@ -80,9 +80,9 @@ fn settings(signal: Signal, server: &OtlpServer, variables: Variables<'_>) -> Ot
         found.map(|(_, value)| (*value).to_owned())
     };
     let mut ignored = Vec::new();
-    let settings = OtlpSettings::from_variables(&lookup, signal, &mut ignored);
+    let destination = Destination::from_variables(&lookup, signal, &mut ignored);
     assert_eq!(ignored, []);
-    settings.unwrap()
+    destination.collector().unwrap().clone()
 }
 
 pub(crate) fn own_metrics(server: &OtlpServer, variables: Variables<'_>) -> OwnMetrics {

@@ -37,6 +37,8 @@ pub enum Mood {
     IsWriteOnly,
     /// Answers that it does not know If-None-Match.
     KnowsNoConditions,
+    /// Both of these.
+    IsWriteOnlyWithoutConditions,
     Hangs,
     /// Takes no object whose key holds this word.
     Refuses(&'static str),
@@ -280,7 +282,8 @@ async fn answer(
             let is_refused = is_write && names.any(|known| known.as_str().starts_with(name));
             is_refused.then_some((400, "InvalidArgument"))
         }
-        Mood::KnowsNoConditions => request
+        Mood::IsWriteOnlyWithoutConditions if !is_write => Some((403, "AccessDenied")),
+        Mood::KnowsNoConditions | Mood::IsWriteOnlyWithoutConditions => request
             .headers()
             .contains_key("if-none-match")
             .then_some((501, "NotImplemented")),

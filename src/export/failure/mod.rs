@@ -97,6 +97,8 @@ impl Trouble {
 #[error("{detail}")]
 pub(super) struct Failure {
     pub(super) trouble: Trouble,
+    /// The collector said so, or something in between.
+    is_answer: bool,
     /// How long the collector wants to be left alone.
     pub(super) after: Option<Duration>,
     /// In the collector's words, on one line.
@@ -107,9 +109,16 @@ impl Failure {
     pub(super) fn new(trouble: Trouble, detail: &str) -> Self {
         Self {
             trouble,
+            is_answer: false,
             after: None,
             detail: one_line(detail),
         }
+    }
+
+    /// Whether some spans may be what a collector answers so for, although it takes others. One that
+    /// is too busy is not asked more often to find that out.
+    pub(super) fn may_be_about_spans(&self) -> bool {
+        self.is_answer && matches!(self.trouble, Trouble::Failing | Trouble::Unreachable)
     }
 
     /// There is no client to ask the collector with.
@@ -149,6 +158,7 @@ impl Failure {
             | Code::DataLoss => Trouble::Failing,
         };
         Self {
+            is_answer: true,
             after: retry_info(status.details()).map(|after| after.min(LONGEST_WAIT)),
             ..Self::new(
                 trouble,
@@ -175,6 +185,7 @@ impl Failure {
             _ => Trouble::WrongAddress,
         };
         Self {
+            is_answer: true,
             after: retry_after(headers).map(|after| after.min(LONGEST_WAIT)),
             ..Self::new(trouble, &format!("{status}: {words}"))
         }

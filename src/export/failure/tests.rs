@@ -181,3 +181,34 @@ fn the_words_of_a_collector_are_short_and_on_one_line() {
     assert!(failure.detail.chars().count() <= DETAIL_CHARACTERS);
     assert!(!failure.detail.contains('\u{1b}'));
 }
+
+#[test]
+fn only_an_answer_may_be_about_some_of_the_spans() {
+    let http = |code| {
+        let status = StatusCode::from_u16(code).unwrap();
+        Failure::from_http(status, &HeaderMap::new(), b"")
+    };
+    let grpc = |code| Failure::from_grpc(&Status::new(code, ""));
+    for failure in [
+        http(500),
+        http(503),
+        grpc(Code::Internal),
+        grpc(Code::Unknown),
+        grpc(Code::Unavailable),
+    ] {
+        assert!(failure.may_be_about_spans(), "{failure}");
+    }
+    for failure in [
+        http(401),
+        http(403),
+        http(404),
+        http(429),
+        grpc(Code::ResourceExhausted),
+        grpc(Code::Unauthenticated),
+        grpc(Code::Unimplemented),
+        Failure::unreachable(&std::io::Error::other("connection refused")),
+        Failure::new(Trouble::Unreachable, "no answer within 10s"),
+    ] {
+        assert!(!failure.may_be_about_spans(), "{failure}");
+    }
+}

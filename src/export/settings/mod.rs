@@ -55,10 +55,10 @@ impl Signal {
         }
     }
 
-    /// Whether this signal is wanted at all.
-    fn is_wanted(self, reader: &mut Reader<'_>) -> bool {
+    /// Why this signal is not to be sent, if it is not.
+    fn unwanted(self, reader: &mut Reader<'_>) -> Option<Destination> {
         if reader.boolean(&["OTEL_SDK_DISABLED"]) {
-            return false;
+            return Some(Destination::Off);
         }
         let (variable, known): (_, &[&str]) = match self {
             Self::Traces => ("OTEL_TRACES_EXPORTER", &["otlp", "none"]),
@@ -66,9 +66,55 @@ impl Signal {
             Self::Metrics => ("OTEL_METRICS_EXPORTER", &["otlp", "prometheus", "none"]),
         };
         let exporters = reader.keywords(variable, known);
-        match self {
+        let is_wanted = match self {
             Self::Traces if exporters.is_empty() => true,
             _ => exporters.iter().any(|exporter| exporter == "otlp"),
+        };
+        // What is not valid in a list may have been meant to be `otlp`.
+        match (is_wanted, reader.has_ignored(variable)) {
+            (true, _) => None,
+            (false, true) => Some(Destination::Unknown),
+            (false, false) => Some(Destination::Off),
+        }
+    }
+}
+
+/// Where a signal goes.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    Collector(Box<OtlpSettings>),
+    /// Nobody asked for it, or somebody turned it off.
+    Off,
+    /// It may be wanted, but what was to say where it goes is not valid.
+    Unknown,
+}
+
+impl Destination {
+    pub fn from_variables(
+        lookup: Lookup<'_>,
+        signal: Signal,
+        ignored: &mut Vec<IgnoredSetting>,
+    ) -> Self {
+        let mut reader = Reader::new(lookup, ignored);
+        if let Some(nowhere) = signal.unwanted(&mut reader) {
+            return nowhere;
+        }
+        let mut reader = SignalReader { reader, signal };
+        // Without an address the rest has no effect, and nothing about it needs to be said.
+        if reader.text("ENDPOINT").is_none() {
+            return Self::Off;
+        }
+        match reader.endpoint() {
+            Some(endpoint) => Self::Collector(Box::new(reader.settings(endpoint))),
+            None => Self::Unknown,
+        }
+    }
+
+    /// How it is sent, if it is.
+    pub fn collector(&self) -> Option<&OtlpSettings> {
+        match self {
+            Self::Collector(settings) => Some(settings),
+            Self::Off | Self::Unknown => None,
         }
     }
 }
@@ -99,45 +145,6 @@ pub(super) struct IdentityFiles {
 }
 
 impl OtlpSettings {
-    /// The settings; `None` if nothing is to be sent.
-    pub fn from_variables(
-        lookup: Lookup<'_>,
-        signal: Signal,
-        ignored: &mut Vec<IgnoredSetting>,
-    ) -> Option<Self> {
-        let mut reader = Reader::new(lookup, ignored);
-        if !signal.is_wanted(&mut reader) {
-            return None;
-        }
-        let mut reader = SignalReader { reader, signal };
-        let endpoint = reader.endpoint()?;
-        let gzip = reader.parsed("COMPRESSION", |_, text| {
-            match text.to_ascii_lowercase().as_str() {
-                "gzip" => Ok(true),
-                "none" => Ok(false),
-                _ => Err(format!("{text:?} is not supported; use gzip or none")),
-            }
-        });
-        let interval = match signal {
-            Signal::Traces => None,
-            Signal::Metrics => reader
-                .reader
-                .parsed(&["OTEL_METRIC_EXPORT_INTERVAL"], |_, text| {
-                    parse_interval(text)
-                }),
-        };
-        Some(Self {
-            endpoint,
-            headers: reader.headers(),
-            timeout: reader
-                .parsed("TIMEOUT", |_, text| parse_timeout(text))
-                .unwrap_or(DEFAULT_TIMEOUT),
-            gzip: gzip.unwrap_or(false),
-            tls: reader.tls_files(),
-            interval: interval.unwrap_or(DEFAULT_INTERVAL),
-        })
-    }
-
     /// Where the signal goes, fit to be shown.
     pub fn endpoint(&self) -> String {
         self.endpoint.to_string()
@@ -188,9 +195,35 @@ impl SignalReader<'_> {
         })
     }
 
+    fn settings(&mut self, endpoint: Endpoint) -> OtlpSettings {
+        let gzip = self.parsed("COMPRESSION", |_, text| {
+            match text.to_ascii_lowercase().as_str() {
+                "gzip" => Ok(true),
+                "none" => Ok(false),
+                _ => Err(format!("{text:?} is not supported; use gzip or none")),
+            }
+        });
+        let interval = match self.signal {
+            Signal::Traces => None,
+            Signal::Metrics => self
+                .reader
+                .parsed(&["OTEL_METRIC_EXPORT_INTERVAL"], |_, text| {
+                    parse_interval(text)
+                }),
+        };
+        OtlpSettings {
+            endpoint,
+            headers: self.headers(),
+            timeout: self
+                .parsed("TIMEOUT", |_, text| parse_timeout(text))
+                .unwrap_or(DEFAULT_TIMEOUT),
+            gzip: gzip.unwrap_or(false),
+            tls: self.tls_files(),
+            interval: interval.unwrap_or(DEFAULT_INTERVAL),
+        }
+    }
+
     fn endpoint(&mut self) -> Option<Endpoint> {
-        // Without an address the rest has no effect, and nothing about it needs to be said.
-        self.text("ENDPOINT")?;
         let protocol = self.parsed("PROTOCOL", |_, text| Protocol::parse(text));
         let [own, general] = self.variables("INSECURE");
         let insecure = self.reader.boolean(&[&own, &general]);

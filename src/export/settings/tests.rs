@@ -5,13 +5,18 @@ use super::*;
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
 fn read(signal: Signal, variables: Variables<'_>) -> (Option<OtlpSettings>, Vec<IgnoredSetting>) {
+    let (destination, ignored) = destination(signal, variables);
+    (destination.collector().cloned(), ignored)
+}
+
+fn destination(signal: Signal, variables: Variables<'_>) -> (Destination, Vec<IgnoredSetting>) {
     let lookup = |name: &str| {
         let found = variables.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| (*value).to_owned())
     };
     let mut ignored = Vec::new();
-    let settings = OtlpSettings::from_variables(&lookup, signal, &mut ignored);
-    (settings, ignored)
+    let destination = Destination::from_variables(&lookup, signal, &mut ignored);
+    (destination, ignored)
 }
 
 /// Beside an endpoint that is right.
@@ -88,6 +93,38 @@ fn nothing_is_sent_unless_somebody_says_where() {
         let (settings, ignored) = read(signal, variables);
         assert_eq!(settings.is_some(), sent, "{variables:?}");
         assert_eq!(ignored, [], "{variables:?}");
+    }
+}
+
+#[test]
+fn what_is_not_valid_turns_nothing_off() {
+    let endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    let own = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+    let exporter = "OTEL_TRACES_EXPORTER";
+    for (variables, is_off) in [
+        (&[][..], true),
+        (&[(endpoint, "")], true),
+        (&[(endpoint, "htp://c:4318"), (exporter, "none")], true),
+        (
+            &[(endpoint, "htp://c:4318"), ("OTEL_SDK_DISABLED", "true")],
+            true,
+        ),
+        (&[(endpoint, "htp://c:4318")], false),
+        (&[(endpoint, "c:4318")], false),
+        (&[(endpoint, "http://user:secret@c")], false),
+        (&[(endpoint, "\u{fffd}")], false),
+        (&[(own, "htp://c:4318")], false),
+        (&[(own, "htp://c:4318"), (endpoint, "c:4318")], false),
+        (
+            &[(endpoint, "http://c:4318"), (exporter, "none,otpl")],
+            false,
+        ),
+    ] {
+        let (destination, ignored) = destination(Signal::Traces, variables);
+        assert!(destination.collector().is_none(), "{variables:?}");
+        let seems_off = matches!(destination, Destination::Off);
+        assert_eq!(seems_off, is_off, "{variables:?}");
+        assert!(is_off || !ignored.is_empty(), "{variables:?}");
     }
 }
 
@@ -379,7 +416,8 @@ fn both_signals_note_what_they_share_once() {
     };
     let mut ignored = Vec::new();
     for signal in [Signal::Traces, Signal::Metrics] {
-        OtlpSettings::from_variables(&lookup, signal, &mut ignored).unwrap();
+        let destination = Destination::from_variables(&lookup, signal, &mut ignored);
+        assert!(destination.collector().is_some());
     }
     assert_ignored(&ignored, "OTEL_EXPORTER_OTLP_TIMEOUT", "10000");
 }

@@ -180,7 +180,7 @@ impl Desk {
             && !self.has_uncommitted()
             && self.behind.parcels.is_empty()
             && self.behind.index.is_empty()
-            && traces.is_none_or(|tracing| tracing.batches.is_empty())
+            && traces.is_none_or(|tracing| !tracing.is_sending || tracing.batches.is_empty())
     }
 
     /// Tells what waits in the outbox: it shares the spool's limit, and so do the quarantine and the

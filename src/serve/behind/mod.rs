@@ -128,6 +128,8 @@ pub(super) struct Behind {
 #[derive(Debug)]
 pub(super) struct Tracing {
     pub(super) batches: Arc<TraceBatches>,
+    /// Otherwise they wait for a start that knows the collector.
+    pub(super) is_sending: bool,
     pub(super) links: Links,
     pub(super) resource: Resource,
     pub(super) sampler: Sampler,

@@ -34,9 +34,11 @@ impl Desk {
                     self.behind.parcels.take_back(path, now)
                 }
                 (Quarantinable::Index, _) => self.behind.index.take_back(path, name),
-                (Quarantinable::Spans, Some(tracing)) => tracing.batches.take_back(path, name),
+                (Quarantinable::Spans, Some(tracing)) if tracing.is_sending => {
+                    tracing.batches.take_back(path, name)
+                }
                 // They wait until there is a collector, or no room for them.
-                (Quarantinable::Spans, None) => {
+                (Quarantinable::Spans, _) => {
                     self.watch.untakeable.insert(file.id);
                     continue;
                 }

@@ -133,6 +133,7 @@ impl Process {
             gauge: spool.gauge(),
             tracing: Some(Tracing {
                 batches: Arc::clone(&batches),
+                is_sending: true,
                 links: Links::new("http://viewer", "memory:///"),
                 resource: opentelemetry_proto::tonic::resource::v1::Resource::default(),
                 sampler: Sampler::Ratio(1.0),
