@@ -3,7 +3,7 @@
 //!
 //! Invariant: the smallest limit on the way up counts; without one there is no limit.
 
-use std::{any::Any, fmt, fs};
+use std::{any::Any, fmt, fs, pin::Pin};
 
 /// Version 1 has a number close to 2⁶³ for "no limit".
 const NO_LIMIT: u64 = 1 << 60;
@@ -15,6 +15,10 @@ pub trait SharedMemory: fmt::Debug + Send + Sync {
     ///
     /// Not for asynchronous code: this blocks the thread.
     fn hold_payload(&self, bytes: usize) -> Option<Held>;
+
+    /// So many bytes, or all that there is if that is less, once it is the caller's turn. Whoever
+    /// drops this leaves the line.
+    fn hold(&self, bytes: usize) -> Pin<Box<dyn Future<Output = Held> + Send>>;
 }
 
 /// Memory that nobody else gets, for as long as this lives.
@@ -49,6 +53,10 @@ pub struct Unlimited;
 impl SharedMemory for Unlimited {
     fn hold_payload(&self, _: usize) -> Option<Held> {
         Some(Held::untold())
+    }
+
+    fn hold(&self, _: usize) -> Pin<Box<dyn Future<Output = Held> + Send>> {
+        Box::pin(std::future::ready(Held::untold()))
     }
 }
 

@@ -8,6 +8,7 @@
 use std::{
     cell::Cell,
     io::{self, Cursor, Read, Write},
+    pin::Pin,
     sync::Mutex,
 };
 
@@ -71,6 +72,10 @@ impl SharedMemory for Asked {
         let mut most = self.most.lock().unwrap();
         *most = bytes.max(*most);
         (!self.refuses).then(Held::untold)
+    }
+
+    fn hold(&self, _: usize) -> Pin<Box<dyn Future<Output = Held> + Send>> {
+        unreachable!("nothing is held that is not a payload")
     }
 }
 

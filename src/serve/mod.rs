@@ -174,7 +174,14 @@ impl Sidecar {
         // driven by the viewer's thread, which gives way to everything. What is in memory is only
         // there.
         let shared = (is_brought || !settings.store.is_lasting()).then(|| archive.clone());
-        let viewer_address = start_viewer(&settings, shared, &metrics, &clock, &stop_receiving);
+        let viewer_address = start_viewer(
+            &settings,
+            shared,
+            &metrics,
+            &clock,
+            &memory,
+            &stop_receiving,
+        );
         announce(&settings, metrics_address, viewer_address);
 
         let gauge = spool.gauge();

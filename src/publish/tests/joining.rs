@@ -1,6 +1,6 @@
 //! Parts of a reconcile that are joined, in whatever order they were stored.
 
-use std::{cell::Cell, io::Read};
+use std::{cell::Cell, io::Read, pin::Pin};
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -206,6 +206,10 @@ struct UpTo(usize);
 impl SharedMemory for UpTo {
     fn hold_payload(&self, bytes: usize) -> Option<Held> {
         (bytes <= self.0).then(Held::untold)
+    }
+
+    fn hold(&self, _: usize) -> Pin<Box<dyn Future<Output = Held> + Send>> {
+        unreachable!("nothing is held that is not a payload")
     }
 }
 

@@ -5,7 +5,7 @@
 //! is beside these takes the rest from their budget, for as long as it is in memory. What needs
 //! little takes nothing: it is within what is kept for everything else.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use super::{
     super::pool::{Client, Funds, Pool, Repute, Turn},
@@ -52,24 +52,45 @@ impl MessageMemory {
         }
     }
 
-    /// Waits until there is memory to process a payload of so many bytes.
+    /// Waits until there is memory to process a payload of so many bytes; `None` if that is little.
     ///
     /// Not for asynchronous code: this blocks the thread.
     pub fn wait_to_process(&self, bytes: usize) -> Option<Withheld> {
         let bytes = bytes.saturating_mul(COPIES);
-        let processing = self.processing.as_ref()?;
-        if bytes <= LITTLE_BYTES {
-            return None;
-        }
-        // NOTE: always in this order, so that no two wait for each other. Messages that come in
-        // never wait for the first.
-        let beside = processing.take(&self.client, bytes).wait()?;
-        let missing = bytes.saturating_sub(self.for_processing);
-        let of_messages = (missing > 0).then(|| self.budget.large.take(&self.client, missing));
+        let beside = self.beside(bytes)?.wait()?;
+        let of_messages = self.of_messages(bytes).and_then(Turn::wait);
         Some(Withheld {
             _beside: beside,
-            _of_messages: of_messages.and_then(Turn::wait),
+            _of_messages: of_messages,
         })
+    }
+
+    /// The same for so many bytes in all, and for asynchronous code.
+    async fn withhold(&self, bytes: usize) -> Option<Withheld> {
+        let beside = self.beside(bytes)?.await?;
+        let of_messages = match self.of_messages(bytes) {
+            Some(turn) => turn.await,
+            None => None,
+        };
+        Some(Withheld {
+            _beside: beside,
+            _of_messages: of_messages,
+        })
+    }
+
+    /// A turn for what there is beside messages; `None` if little is needed, or there is no limit.
+    fn beside(&self, bytes: usize) -> Option<Turn> {
+        let processing = self.processing.as_ref()?;
+        (bytes > LITTLE_BYTES).then(|| processing.take(&self.client, bytes))
+    }
+
+    /// A turn for the rest, which messages that come in don't get.
+    ///
+    /// NOTE: only once there is memory beside messages, so that no two wait for each other. Messages
+    /// never wait for that.
+    fn of_messages(&self, bytes: usize) -> Option<Turn> {
+        let missing = bytes.saturating_sub(self.for_processing);
+        (missing > 0).then(|| self.budget.large.take(&self.client, missing))
     }
 
     /// Whether there can be so much at once.
@@ -86,10 +107,22 @@ impl SharedMemory for MessageMemory {
         let withheld = self.wait_to_process(bytes);
         Some(withheld.map_or_else(Held::untold, Held::new))
     }
+
+    fn hold(&self, bytes: usize) -> Pin<Box<dyn Future<Output = Held> + Send>> {
+        let memory = self.clone();
+        Box::pin(async move {
+            memory
+                .withhold(bytes)
+                .await
+                .map_or_else(Held::untold, Held::new)
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     const MIB: usize = 1024 * 1024;
@@ -162,5 +195,21 @@ mod tests {
         assert!(memory().hold_payload(40 * MIB + 1).is_none());
         let unlimited = MessageMemory::new(32 * MIB, usize::MAX);
         assert!(unlimited.hold_payload(usize::MAX).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_page_waits_beside_messages_and_leaves_the_line_when_it_gives_up() {
+        let memory = memory();
+        let client = Arc::new(Client::default());
+        let processed = memory.wait_to_process(32 * MIB);
+        let mut page = memory.hold(32 * MIB);
+        assert!((&mut page).now_or_never().is_none());
+        drop(page);
+        drop(processed);
+        let page = memory.hold(32 * MIB).await;
+        let messages = memory.budget.large.try_take(&client, 32 * MIB);
+        assert!(messages.is_some(), "it has room beside them");
+        drop((page, messages));
+        assert!(!memory.processing.expect("a limit").is_waited_for());
     }
 }
