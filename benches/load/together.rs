@@ -83,7 +83,11 @@ pub(crate) fn act(
 /// Looks at one page after the other.
 async fn look(origin: &str, key: &str, pages: &mut Pages) -> anyhow::Result<()> {
     let client = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let name = key.rsplit('/').next().unwrap_or_default();
+    let trace_id = name.split_once('-').map_or("", |(_, rest)| rest);
+    let trace_id = trace_id.split('.').next().unwrap_or_default();
     for (_, path) in PAGES.iter().cycle() {
+        let path = path.replace("/trace/last", &format!("/trace/{trace_id}"));
         let address = format!("{origin}{}", path.replace("{key}", key));
         let answer = client.get(address).send().await?;
         match answer.status().as_u16() {

@@ -201,7 +201,7 @@ mod tests {
     async fn a_page_waits_beside_messages_and_leaves_the_line_when_it_gives_up() {
         let memory = memory();
         let client = Arc::new(Client::default());
-        let processed = memory.wait_to_process(32 * MIB);
+        let processed = memory.hold(64 * MIB).await;
         let mut page = memory.hold(32 * MIB);
         assert!((&mut page).now_or_never().is_none());
         drop(page);

@@ -216,9 +216,10 @@ impl Note {
         let joins = self.joins.iter().filter_map(|(parcel, join)| {
             // NOTE: the next process counts one death more, and it is not because of those that are
             // not under way.
-            let deaths = match join.is_running {
-                true => join.deaths,
-                false => join.deaths.checked_sub(1)?,
+            let deaths = if join.is_running {
+                join.deaths
+            } else {
+                join.deaths.checked_sub(1)?
             };
             Some(encode(parcel.number(), OFFSET_OF_PARCEL, deaths))
         });
