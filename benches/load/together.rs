@@ -23,6 +23,9 @@ pub(crate) const NAME: &str = "32 MiB with Secrets, pages of 48 MiB, a join";
 /// The XR whose reconcile is split.
 const SPLIT: &str = "split";
 
+/// How long pages are looked at while messages are processed.
+const LASTS: Duration = Duration::from_secs(40);
+
 /// What waits for it.
 pub(crate) struct Prepared {
     key: String,
@@ -58,7 +61,7 @@ pub(crate) fn prepare(place: &mut Place, runtime: &Runtime) -> anyhow::Result<Pr
     Ok(Prepared { key, split })
 }
 
-/// Does everything at once, for as long as messages come.
+/// Does everything at once.
 pub(crate) fn act(
     prepared: &Prepared,
     place: &Place,
@@ -72,7 +75,12 @@ pub(crate) fn act(
         let mut pages = Pages::default();
         let socket = place.socket();
         let calls = tokio::select! {
-            calls = heavy::secrets(&socket) => Ok(calls),
+            calls = async {
+                let calls = heavy::secrets(&socket).await;
+                // What takes memory is done behind the answers.
+                sleep(LASTS).await;
+                calls
+            } => Ok(calls),
             // It looks for as long as it can.
             Err(error) = look(&origin, &prepared.key, &mut pages) => Err(error),
         };
