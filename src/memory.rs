@@ -1,11 +1,64 @@
-//! How much memory the program may use: the limit of its control group.
+//! How much memory the program may use: the limit of its control group. And how whatever needs much
+//! of it at once asks for it.
 //!
 //! Invariant: the smallest limit on the way up counts; without one there is no limit.
 
-use std::fs;
+use std::{any::Any, fmt, fs, pin::Pin};
 
 /// Version 1 has a number close to 2⁶³ for "no limit".
 const NO_LIMIT: u64 = 1 << 60;
+
+/// Memory that is shared, and that whoever holds something large takes it from.
+pub trait SharedMemory: fmt::Debug + Send + Sync {
+    /// Waits until a payload of so many bytes may be held as a whole, and processed; `None` if there
+    /// is never so much.
+    ///
+    /// Not for asynchronous code: this blocks the thread.
+    fn hold_payload(&self, bytes: usize) -> Option<Held>;
+
+    /// So many bytes, or all that there is if that is less, once it is the caller's turn. Whoever
+    /// drops this leaves the line.
+    fn hold(&self, bytes: usize) -> Pin<Box<dyn Future<Output = Held> + Send>>;
+}
+
+/// Memory that nobody else gets, for as long as this lives.
+pub struct Held {
+    _taken: Option<Box<dyn Any + Send>>,
+}
+
+impl Held {
+    /// What was taken for it, and is given back when it is dropped.
+    pub fn new(taken: impl Any + Send) -> Self {
+        Self {
+            _taken: Some(Box::new(taken)),
+        }
+    }
+
+    /// There is so much that nobody has to know.
+    pub const fn untold() -> Self {
+        Self { _taken: None }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Held").finish_non_exhaustive()
+    }
+}
+
+/// Memory without a limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unlimited;
+
+impl SharedMemory for Unlimited {
+    fn hold_payload(&self, _: usize) -> Option<Held> {
+        Some(Held::untold())
+    }
+
+    fn hold(&self, _: usize) -> Pin<Box<dyn Future<Output = Held> + Send>> {
+        Box::pin(std::future::ready(Held::untold()))
+    }
+}
 
 /// The memory limit of this process in bytes; `None` if there is none.
 pub fn memory_limit() -> Option<u64> {

@@ -85,6 +85,34 @@ pub(crate) async fn many_keys(socket: &Path) -> Calls {
     seen
 }
 
+/// A reconcile of one step, whose halves are sent to two processes.
+pub(crate) struct Split {
+    meta: Bytes,
+}
+
+impl Split {
+    pub(crate) fn new(xr: &str) -> Self {
+        Self {
+            meta: meta(xr, &uuid(&mut Rng::new()), 0),
+        }
+    }
+
+    /// A request that is as large as can be, and no text.
+    pub(crate) async fn ask(&self, client: &mut InspectorClient) -> Result<(), Status> {
+        let message = EmitRequestRequest {
+            request: vec![0xfe; LARGEST].into(),
+            meta: self.meta.clone(),
+        };
+        let message = message.encode_to_vec().into();
+        client.emit(RecordKind::Request, message).await
+    }
+
+    pub(crate) async fn answer(&self, client: &mut InspectorClient) -> Result<(), Status> {
+        let message = response(&self.meta, small());
+        client.emit(RecordKind::Response, message).await
+    }
+}
+
 async fn emit(client: &mut InspectorClient, seen: &mut Calls, kind: RecordKind, message: Bytes) {
     let begun = Instant::now();
     let answer: Result<(), Status> = client.emit(kind, message).await;

@@ -19,7 +19,8 @@ use crate::{
     quota::Quota,
     report::Reached,
     rough::{self, Calls},
-    server::{Kind, Place},
+    server::{Kind, Place, Running},
+    together,
     trial::store_that_is_away,
 };
 
@@ -55,6 +56,8 @@ struct Row {
     /// Until everything behind the answers was done.
     drained_after_seconds: Option<f64>,
     killed: u64,
+    /// What else there is to say.
+    note: Option<String>,
 }
 
 /// The row in which the store does not answer.
@@ -137,7 +140,7 @@ impl Limits {
 
     pub(crate) fn names() -> impl Iterator<Item = String> {
         let rows = CLIENTS.map(|(clients, _)| clients).into_iter();
-        rows.chain(["probes"])
+        rows.chain([together::NAME, "probes"])
             .map(|row| format!("{} {row}", Self::NAME))
     }
 
@@ -158,6 +161,10 @@ impl Limits {
                 let row = Row::measure(clients, act, runtime);
                 rows.push(row.with_context(|| clients.to_owned())?);
             }
+        }
+        if is_wanted(together::NAME) {
+            let row = Row::measure_together(runtime);
+            rows.push(row.context(together::NAME)?);
         }
         let most = |of: fn(&Row) -> f64| rows.iter().map(of).fold(0.0, f64::max);
         let target = |what: &str, measured, at_most| Reached {
@@ -222,6 +229,9 @@ impl Limits {
                 row.killed,
             );
             lines.push_str(&line);
+            if let Some(note) = &row.note {
+                writeln!(lines, "  {note}").unwrap_or_default();
+            }
             if let Some(failure) = &row.first_failure {
                 // Writing to a text can't fail.
                 writeln!(lines, "  failed: {failure}").unwrap_or_default();
@@ -247,6 +257,35 @@ impl Row {
         let begun = Instant::now();
         let calls = act(&place, runtime)?;
         let seconds = begun.elapsed().as_secs_f64();
+        Self::of(clients, calls, seconds, (server, &group), is_away)
+    }
+
+    /// Everything at once.
+    fn measure_together(runtime: &Runtime) -> anyhow::Result<Self> {
+        let mut place = Place::new()?;
+        let prepared = together::prepare(&mut place, runtime)?;
+        let group = MemoryGroup::make()?;
+        place.doors.push(group.door());
+        let server = place.start(&Kind::Spanplane, None)?;
+        let begun = Instant::now();
+        let (calls, pages) = together::act(&prepared, &place, &server, runtime)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut row = Self::of(together::NAME, calls, seconds, (server, &group), false)?;
+        row.note = Some(pages.told());
+        if row.killed == 0 {
+            together::check(&place, runtime)?;
+        }
+        Ok(row)
+    }
+
+    /// Waits until what is behind the answers is done, and has the server end.
+    fn of(
+        clients: &'static str,
+        calls: Calls,
+        seconds: f64,
+        (server, group): (Running<'_>, &MemoryGroup),
+        is_away: bool,
+    ) -> anyhow::Result<Self> {
         // One that was killed has nothing left to ask.
         let drained = server.drain(is_away).unwrap_or_default();
         let peak_bytes = process::peak_bytes(server.id()).unwrap_or(LIMIT_BYTES);
@@ -267,6 +306,7 @@ impl Row {
             peak_mib: peak_bytes as f64 / 1024.0 / 1024.0,
             drained_after_seconds: drained.map(|time| time.as_secs_f64()),
             killed,
+            note: None,
         })
     }
 }

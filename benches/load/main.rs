@@ -74,6 +74,7 @@ mod server;
 mod start;
 mod store;
 mod stored;
+mod together;
 mod trial;
 mod viewer_limits;
 mod xr;

@@ -37,7 +37,7 @@ const USUAL: usize = 64 * 1024;
 const ALL: &str = "all, beside downloads and messages";
 
 /// Pages, and where they are; `{key}` stands for the object's key.
-const PAGES: [(&str, &str); 7] = [
+pub(crate) const PAGES: [(&str, &str); 7] = [
     ("its reconcile", "/trace/last"),
     ("a resource", "/trace/last/resource?name=instance-42"),
     ("a step", "/trace/last/step/4"),
@@ -264,7 +264,7 @@ impl Reader {
 }
 
 /// Has the reconcile stored; returns its key and its document.
-async fn fill(place: &Place) -> anyhow::Result<(String, Vec<u8>)> {
+pub(crate) async fn fill(place: &Place) -> anyhow::Result<(String, Vec<u8>)> {
     let server = place.start(&Kind::Spanplane, None)?;
     let mut client = InspectorClient::new(place.socket(), PATIENCE);
     let xrs = Xr::make(1, SHAPE);

@@ -22,7 +22,6 @@ mod state;
 mod story;
 mod streaming;
 mod telling;
-mod unquoting;
 mod walking;
 
 pub use self::{

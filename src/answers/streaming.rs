@@ -9,12 +9,11 @@ use super::{
     Answers, PayloadsError,
     document::OpenError,
     inside::{Form, ValueGuide, names_of},
-    unquoting::{Meaning, NotAString, Unquote},
     walking::Stop,
 };
 use crate::{
     archive::Inflating,
-    json::{Walk, WalkError},
+    json::{Meaning, NotAString, Unquote, Walk, WalkError},
     pace::breathe,
 };
 

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::{
     Archive, Compression, Key, Place, Put, StoreError, Trouble,
-    joining::{Joined, Joining, StoredFile},
+    joining::{Deadly, Joined, Joining, StoredFile},
     replacing::{CopyError, Version},
     uploads::{Shared, Shipment, UploadError},
 };
@@ -28,7 +28,7 @@ use crate::{
     disk::{DiskFile, FileReader},
     line::Line,
     outbox::{Label, ParcelReader},
-    panics::{Task, elsewhere},
+    panics::elsewhere,
     reconcile::TraceId,
 };
 
@@ -469,7 +469,8 @@ impl Delivery<'_> {
         is_stored: bool,
     ) -> Result<Joined, UploadError> {
         let joining = Joining {
-            joiner: self.shared.joiner(),
+            joins: self.shared.joins().clone(),
+            parcel: self.shipment.parcel,
             beginning,
             is_stored,
             is_urgent: self.shared.is_draining(),
@@ -478,13 +479,13 @@ impl Delivery<'_> {
         let line = self.label.line.clone();
         let _turn = self.shared.turn_to_join().await;
         let panics = self.shared.panics().clone();
-        let joined = blocking(move || {
-            let run = || joining.run(&earlier, &late, &line, scratch);
-            // What can't be joined because of a bug of ours is stored all the same.
-            let joined = panics.catch(Task::Upload, run);
-            joined.unwrap_or(Ok(Joined::Unjoinable))
-        });
-        joined.await.map_err(UploadError::Join)
+        let joined =
+            blocking(move || joining.run_watched(&panics, &earlier, &late, &line, scratch));
+        match joined.await {
+            Ok(Ok(joined)) => Ok(joined),
+            Ok(Err(Deadly { deaths })) => Err(UploadError::Deadly(deaths)),
+            Err(error) => Err(UploadError::Join(error)),
+        }
     }
 
     fn scratch(&self) -> io::Result<Arc<dyn DiskFile>> {

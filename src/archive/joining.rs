@@ -1,10 +1,12 @@
 //! Joins an object of the store with a part that arrived late, on local disk.
 //!
-//! Invariant: memory holds the windows of the compression and a payload, whatever the size of the
-//! two; both documents and the merged one are files without a name, which go with the process.
+//! Invariant: memory holds the windows of the compression and what the joiner takes from the memory
+//! that everybody shares, whatever the size of the two; both documents and the merged one are files
+//! without a name, which go with the process.
 
 use std::{
     cell::Cell,
+    fmt,
     io::{self, BufWriter, Read, Write},
     sync::{
         Arc,
@@ -18,7 +20,10 @@ use super::{Compression, ObjectWriter};
 use crate::{
     disk::{DiskFile, FileReader, FileWriter},
     line::Line,
+    memory::SharedMemory,
+    outbox::ParcelId,
     pace::{breathe, hurry_this_thread, pace_this_thread},
+    panics::{Panics, Task},
 };
 
 /// A key has 1,024 bytes at most.
@@ -31,18 +36,42 @@ pub type Opener<'o> = dyn FnMut() -> io::Result<Box<dyn Read>> + 'o;
 
 /// Joins an earlier document with a late one, whose line is given, and returns the line of the
 /// whole. The earlier document may be that of another reconcile, which the beginning of this one is
-/// equal to; then the line of the beginning is given too. What holds more than the earlier document is written out, after its size was told; if the
-/// late one is stored too, and about to go, in any case. `None` if the two can't be joined; an error
-/// is the disk's.
+/// equal to; then the line of the beginning is given too. What holds more than the earlier document
+/// is written out, after its size was told; if the late one is stored too, and about to go, in any
+/// case. What is held as a whole takes the memory that is given. `None` if the two can't be joined;
+/// an error is the disk's.
 pub type Joiner = fn(
-    earlier: &mut Opener<'_>,
-    late: &mut Opener<'_>,
+    documents: [&mut Opener<'_>; 2],
     late_line: &Line,
     beginning: Option<&Line>,
     is_stored: bool,
+    memory: &dyn SharedMemory,
     expected_bytes: &Cell<u64>,
     out: &mut dyn Write,
 ) -> io::Result<Option<Line>>;
+
+/// Keeps account of what is joined: if the process dies at it, the next one has to know.
+pub trait JoinWatch: fmt::Debug + Send + Sync {
+    /// This parcel is joined from now on, unless processes died at that too often.
+    fn begin(&self, parcel: ParcelId) -> Result<(), Deadly>;
+
+    /// That is over.
+    fn end(&self, parcel: ParcelId);
+}
+
+/// So many processes died while they joined it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Deadly {
+    pub deaths: u32,
+}
+
+/// What documents are joined with.
+#[derive(Clone, Debug)]
+pub struct Joins {
+    pub joiner: Joiner,
+    pub memory: Arc<dyn SharedMemory>,
+    pub watch: Arc<dyn JoinWatch>,
+}
 
 /// A document, compressed, at the beginning of a file.
 #[derive(Clone, Debug)]
@@ -160,7 +189,9 @@ pub(super) enum Joined {
 /// How, and where.
 #[derive(Clone, Debug)]
 pub(super) struct Joining {
-    pub(super) joiner: Joiner,
+    pub(super) joins: Joins,
+    /// On whose behalf.
+    pub(super) parcel: ParcelId,
     /// The earlier document is that of another reconcile; this says what it stands for.
     pub(super) beginning: Option<Line>,
     /// The late document is stored too, and about to go.
@@ -170,8 +201,28 @@ pub(super) struct Joining {
 }
 
 impl Joining {
-    /// Joins two documents; the merged one goes to `scratch`, compressed like the earlier.
-    pub(super) fn run(
+    /// Joins two documents, unless processes died at that too often; the merged one goes to `scratch`,
+    /// compressed like the earlier.
+    pub(super) fn run_watched(
+        &self,
+        panics: &Panics,
+        earlier: &StoredFile,
+        late: &StoredFile,
+        late_line: &Line,
+        scratch: Arc<dyn DiskFile>,
+    ) -> io::Result<Result<Joined, Deadly>> {
+        let watch = &self.joins.watch;
+        if let Err(deadly) = watch.begin(self.parcel) {
+            return Ok(Err(deadly));
+        }
+        let run = || self.run(earlier, late, late_line, scratch);
+        let joined = panics.catch(Task::Upload, run);
+        watch.end(self.parcel);
+        // What can't be joined because of a bug of ours is stored all the same.
+        joined.unwrap_or(Ok(Joined::Unjoinable)).map(Ok)
+    }
+
+    fn run(
         &self,
         earlier: &StoredFile,
         late: &StoredFile,
@@ -190,12 +241,12 @@ impl Joining {
             scratch: Some(scratch),
             writer: None,
         };
-        let line = (self.joiner)(
-            &mut || earlier.open(),
-            &mut || late.open(),
+        let line = (self.joins.joiner)(
+            [&mut || earlier.open(), &mut || late.open()],
             late_line,
             self.beginning.as_ref(),
             self.is_stored,
+            self.joins.memory.as_ref(),
             &expected_bytes,
             &mut draft,
         )?;

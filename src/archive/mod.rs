@@ -44,7 +44,7 @@ pub use self::{
         IndexError, IndexJournal, IndexKey, InstanceName, Partition, Query, ReadyBatch,
         SubjectFilter,
     },
-    joining::{Joiner, Opener},
+    joining::{Deadly, JoinWatch, Joiner, Joins, Opener},
     keys::Key,
     object::{Compression, ObjectWriter},
     prune::{Forget, PruneStep, Pruner, Retention},

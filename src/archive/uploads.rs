@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     Archive, ReadyBatch, StoreError,
     delivery::{Delivered, PART_BYTES, deliver},
-    joining::Joiner,
+    joining::Joins,
     turns::{Turn, Turns},
 };
 use crate::{
@@ -89,6 +89,9 @@ pub enum UploadError {
     Early,
     #[error("others keep changing the objects of its reconcile")]
     Contended,
+    /// It would die again.
+    #[error("the process died {0} times while joining it with what is stored of its reconcile")]
+    Deadly(u32),
 }
 
 impl UploadError {
@@ -105,7 +108,9 @@ impl UploadError {
             Self::Early => {
                 "nothing: it waits for the beginning of its reconcile, though not forever"
             }
-            Self::Damaged(_) | Self::Key(_) | Self::Panicked(_) => "nothing; please report it",
+            Self::Damaged(_) | Self::Key(_) | Self::Panicked(_) | Self::Deadly(_) => {
+                "nothing; please report it"
+            }
         }
     }
 
@@ -119,7 +124,9 @@ impl UploadError {
         match self {
             Self::Store(error) => error.detail(),
             Self::Read(error) | Self::Damaged(error) | Self::Join(error) => error.to_string(),
-            Self::Key(_) | Self::Early | Self::Contended | Self::Panicked(_) => String::new(),
+            Self::Key(_) | Self::Early | Self::Contended | Self::Panicked(_) | Self::Deadly(_) => {
+                String::new()
+            }
         }
     }
 }
@@ -174,7 +181,7 @@ pub struct Uploads {
 pub(super) struct Shared {
     disk: SharedDisk,
     archive: Archive,
-    joiner: Joiner,
+    joins: Joins,
     metrics: Metrics,
     clock: SharedClock,
     started_at: Timestamp,
@@ -191,14 +198,14 @@ impl Uploads {
     pub fn new(
         disk: SharedDisk,
         archive: Archive,
-        joiner: Joiner,
+        joins: Joins,
         metrics: Metrics,
         clock: SharedClock,
         stop: CancellationToken,
         listener: Listener,
     ) -> Self {
         Self {
-            shared: Arc::new(Shared::new(disk, archive, joiner, metrics, clock)),
+            shared: Arc::new(Shared::new(disk, archive, joins, metrics, clock)),
             runtime: Handle::current(),
             tracker: TaskTracker::new(),
             stop,
@@ -273,14 +280,14 @@ impl Shared {
     pub(super) fn new(
         disk: SharedDisk,
         archive: Archive,
-        joiner: Joiner,
+        joins: Joins,
         metrics: Metrics,
         clock: SharedClock,
     ) -> Self {
         Self {
             disk,
             archive,
-            joiner,
+            joins,
             metrics,
             started_at: clock.now(),
             clock,
@@ -342,8 +349,8 @@ impl Shared {
         self.metrics.panics()
     }
 
-    pub(super) fn joiner(&self) -> Joiner {
-        self.joiner
+    pub(super) fn joins(&self) -> &Joins {
+        &self.joins
     }
 
     /// A try that a panic may interrupt, which is a failure like others then.

@@ -1,8 +1,8 @@
 //! How large a message may be, and how many bytes of messages may be in memory at once.
 //!
 //! Invariant: what is received takes at most a quarter of the memory limit. The rest is for what is
-//! made of a message afterwards, which takes up to twice its size, and for everything else. No
-//! message is taken that this does not suffice for: it would kill the process each time it is read.
+//! made of a message afterwards, which takes up to twice its size, or for a page of the viewer, and
+//! for everything else. No message is taken that this does not suffice for: it would kill the process each time it is read.
 
 use super::show_bytes;
 
@@ -18,7 +18,8 @@ const PROCESSING: u64 = 2;
 const MIN_MESSAGE_BYTES: u64 = 4 << 20;
 /// Two messages of a usual size, at least.
 const MIN_IN_MEMORY_BYTES: u64 = 8 << 20;
-/// The program itself, its buffers, and what is on its way to the store and the collector.
+/// The program itself, its buffers, and what is on its way to the store, the collector and readers of
+/// the viewer.
 const EVERYTHING_ELSE_BYTES: u64 = 48 << 20;
 
 /// What may be received.

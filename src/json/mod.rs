@@ -9,6 +9,7 @@ mod diff;
 mod lookup;
 mod path;
 mod subset;
+mod unquoting;
 mod walk;
 mod words;
 mod yaml;
@@ -22,13 +23,16 @@ use serde::{
 };
 pub use serde_json::Number;
 
-pub(crate) use self::words::reads_as_other_type;
 pub use self::{
     diff::{Change, diff, diff_up_to},
     path::{Path, Segment},
     subset::{is_missing_any, missing_from},
     walk::{Guide, Interest, Step, Walk, WalkError},
     yaml::{Piece, Scalar, YamlSink, scalar, write_yaml},
+};
+pub(crate) use self::{
+    unquoting::{Meaning, NotAString, Unquote},
+    words::reads_as_other_type,
 };
 use crate::pace::breathe;
 

@@ -43,6 +43,15 @@ const LABELS_A_TURN: usize = 16;
 pub struct ParcelId(u64);
 
 impl ParcelId {
+    /// The one of this number.
+    pub const fn of_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
     /// The one after it.
     #[must_use]
     pub fn next(self) -> Self {

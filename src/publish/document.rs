@@ -24,7 +24,7 @@ use std::{
     io::{self, Write},
 };
 
-use base64::{Engine as _, display::Base64Display, engine::general_purpose::STANDARD};
+use base64::{display::Base64Display, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -222,7 +222,7 @@ pub fn write_document(
 }
 
 /// Where a payload stands, and how to tell that it is the one; `None` if nothing came.
-pub(super) fn payload_ref_of(
+fn payload_ref_of(
     place: usize,
     kind: RecordKind,
     form: &str,
@@ -243,7 +243,7 @@ pub(super) fn payload_ref_of(
 }
 
 /// The JSON pointer of a payload in its document.
-fn pointer_of(place: usize, kind: RecordKind, form: &str) -> String {
+pub(super) fn pointer_of(place: usize, kind: RecordKind, form: &str) -> String {
     format!("/steps/{place}/{}{form}", kind.as_str())
 }
 
@@ -272,7 +272,16 @@ impl<'w> DocumentWriter<'w> {
 
     /// Writes a payload as JSON, in its form: as it came, as text, in base64.
     pub(super) fn payload(&mut self, kind: RecordKind, form: &str, json: &[u8]) -> io::Result<()> {
-        write!(self.out, ",\"{}{form}\":", kind.as_str())?;
+        self.begin_payload(kind, form)?;
+        self.piece(json)
+    }
+
+    /// What comes next are the pieces of a payload.
+    pub(super) fn begin_payload(&mut self, kind: RecordKind, form: &str) -> io::Result<()> {
+        write!(self.out, ",\"{}{form}\":", kind.as_str())
+    }
+
+    pub(super) fn piece(&mut self, json: &[u8]) -> io::Result<()> {
         self.out.write_all(json)
     }
 
@@ -346,16 +355,4 @@ fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
         text = rest;
         (!piece.is_empty()).then_some(piece)
     })
-}
-
-/// The payload that stands as JSON in this form; `None` if that is not what the form says.
-pub(super) fn content_of<'j>(form: &str, json: &'j [u8]) -> Option<Cow<'j, [u8]>> {
-    if form.is_empty() {
-        return Some(Cow::Borrowed(json));
-    }
-    let text: String = serde_json::from_slice(json).ok()?;
-    Some(Cow::Owned(match form {
-        "_base64" => STANDARD.decode(text).ok()?,
-        _ => text.into_bytes(),
-    }))
 }

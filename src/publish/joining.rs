@@ -1,34 +1,37 @@
 //! Joins a part of a reconcile that arrived late with the document that was stored before, and
 //! writes the line of the whole.
 //!
-//! Each document is read twice as a stream: once for its outline, once for its payloads. Invariant:
-//! one payload is in memory at a time, and a reconcile has the same line whether it was split or
-//! not, but for its revision, the size of its object and what only the process knows that received
-//! all of it.
+//! Each document is read twice as a stream: once for its outline, once for its payloads. Invariants:
+//! memory holds a piece of a payload, or one that is JSON as a whole, since it is summarised; the
+//! memory for that is taken from what everybody shares, and one that there is never enough for is
+//! joined all the same, in pieces. A reconcile has the same line whether it was split or not, but
+//! for its revision, the size of its object, what only the process knows that received all of it,
+//! and the summary of what is too large to be held.
 
 use std::{
     borrow::Cow,
     cell::Cell,
     io::{self, Read, Write},
+    ops::Range,
 };
-
-use memchr::memmem;
 
 use super::{
     Context, StepPayloads,
-    document::{DocumentWriter, content_of, payload_ref_of},
+    contents::{Contents, Occurrences},
+    document::{DocumentWriter, pointer_of},
     line_of,
     merging::{Merge, MergedStep, Origin, Placed},
     outline::Outline,
 };
 use crate::{
     fingerprint::Fingerprint,
-    line::{Line, LineStep},
+    json::NotAString,
+    line::{Line, LineStep, PayloadRef},
+    memory::SharedMemory,
     pace::breathe,
     reconcile::{ClosedReconcile, Closing, Half, Step, TraceId, Unanswered},
     record::{Position, RecordKind, SegmentId},
-    redact::REDACTED,
-    summarise::Summariser,
+    summarise::{FATAL, Summariser},
     time::Timestamp,
 };
 
@@ -42,14 +45,15 @@ pub type Opener<'o> = dyn FnMut() -> io::Result<Box<dyn Read>> + 'o;
 /// is stored too and is about to go (`is_stored`): then lines may name it, which a higher revision
 /// replaces. Before that its size is told to `expected_bytes`. What only the process knows is taken
 /// from the late part's line. With the line of a `beginning`, the earlier document is that of
-/// another reconcile whose payloads are the same. `None` if one of the two can't be read, is damaged, not a document, or
-/// of another reconcile; an error is about writing.
+/// another reconcile whose payloads are the same. What is held as a whole takes its `memory`.
+/// `None` if one of the two can't be read, is damaged, not a document, or of another reconcile; an
+/// error is about writing.
 pub fn join_documents(
-    earlier: &mut Opener<'_>,
-    late: &mut Opener<'_>,
+    [earlier, late]: [&mut Opener<'_>; 2],
     late_line: &Line,
     beginning: Option<&Line>,
     is_stored: bool,
+    memory: &dyn SharedMemory,
     expected_bytes: &Cell<u64>,
     out: &mut dyn Write,
 ) -> io::Result<Option<Line>> {
@@ -80,43 +84,25 @@ pub fn join_documents(
     let mut sink = io::sink();
     let out: &mut dyn Write = if merge.is_new { out } else { &mut sink };
     expected_bytes.set(merge.bytes());
-    let mut payloads = Payloads {
+    let document = DocumentWriter::begin(out, &merge.heading)?;
+    let mut joining = Joining {
         earlier: Forward::new(earlier),
         late: Forward::new(late),
+        late_line,
+        memory,
+        summariser: Summariser::new(),
+        document,
     };
-    let mut summariser = Summariser::new();
-    let mut steps = Vec::with_capacity(merge.steps.len());
-    let mut document = DocumentWriter::begin(out, &merge.heading)?;
-    for (place, step) in merge.steps.iter().enumerate() {
-        document.begin_step(&step.head)?;
-        let mut refs = StepPayloads::default();
-        for kind in [RecordKind::Request, RecordKind::Response] {
-            let Some(placed) = step.payload(kind) else {
-                document.payload(kind, "", b"null")?;
-                continue;
-            };
-            let form = placed.slot.form;
-            let Ok(json) = payloads.read(placed) else {
-                return Ok(None);
-            };
-            document.payload(kind, form, &json)?;
-            if form.is_empty() {
-                summariser.read(place, kind, &json);
-            }
-            let Some(content) = content_of(form, &json) else {
-                return Ok(None);
-            };
-            let known = late_step(late_line, placed.late_place);
-            let redacted = redacted_values(known, kind, &content);
-            let payload_ref = payload_ref_of(place, kind, form, &content, redacted);
-            match kind {
-                RecordKind::Request => refs.request = payload_ref,
-                RecordKind::Response => refs.response = payload_ref,
-            }
-        }
-        steps.push(refs);
-        document.end_step()?;
-    }
+    let steps = match joining.steps(&merge) {
+        Ok(steps) => steps,
+        Err(Stop::Unreadable) => return Ok(None),
+        Err(Stop::Write(error)) => return Err(error),
+    };
+    let Joining {
+        summariser,
+        document,
+        ..
+    } = joining;
     document.end()?;
     let summary = summariser.finish(&reconcile);
     let object = late_line.object.clone();
@@ -143,23 +129,6 @@ fn context_of(late: &Line) -> Context {
 
 fn late_step(line: &Line, place: Option<usize>) -> Option<&LineStep> {
     line.steps.get(place?)
-}
-
-/// How many values were taken out of a payload: as its line says or, where that is not at hand, as
-/// many as are marked so. Core may have marked some of these.
-fn redacted_values(known: Option<&LineStep>, kind: RecordKind, content: &[u8]) -> u64 {
-    let known = known.and_then(|step| match kind {
-        RecordKind::Request => step.request.as_ref(),
-        RecordKind::Response => step.response.as_ref(),
-    });
-    if let Some(known) = known {
-        return known.redacted;
-    }
-    if content == REDACTED.as_bytes() {
-        return 1;
-    }
-    let marker = format!("\"{REDACTED}\"");
-    memmem::find_iter(content, &marker).count() as u64
 }
 
 /// The merged document as a reconcile that was received in one piece; `None` if a time in it is
@@ -223,19 +192,130 @@ fn step_of(step: &MergedStep) -> Option<Step> {
     })
 }
 
-/// The payloads of both documents, one at a time.
-struct Payloads<'o> {
-    earlier: Forward<'o>,
-    late: Forward<'o>,
+/// Why there is no merged document.
+#[derive(Debug)]
+enum Stop {
+    /// One of the two can't be read, or a payload is not what it should be.
+    Unreadable,
+    Write(io::Error),
 }
 
-impl Payloads<'_> {
-    fn read(&mut self, placed: &Placed) -> io::Result<Vec<u8>> {
-        let document = match placed.origin {
-            Origin::Earlier => &mut self.earlier,
-            Origin::Late => &mut self.late,
+impl From<NotAString> for Stop {
+    fn from(_: NotAString) -> Self {
+        Self::Unreadable
+    }
+}
+
+/// Two documents on their way into one.
+struct Joining<'j> {
+    earlier: Forward<'j>,
+    late: Forward<'j>,
+    late_line: &'j Line,
+    memory: &'j dyn SharedMemory,
+    summariser: Summariser,
+    document: DocumentWriter<'j>,
+}
+
+impl Joining<'_> {
+    /// Writes the merged steps; returns where their payloads stand.
+    fn steps(&mut self, merge: &Merge) -> Result<Vec<StepPayloads>, Stop> {
+        let mut steps = Vec::with_capacity(merge.steps.len());
+        for (place, step) in merge.steps.iter().enumerate() {
+            self.document.begin_step(&step.head).map_err(Stop::Write)?;
+            let request = self.payload(place, step, RecordKind::Request)?;
+            let response = self.payload(place, step, RecordKind::Response)?;
+            steps.push(StepPayloads { request, response });
+            self.document.end_step().map_err(Stop::Write)?;
+        }
+        Ok(steps)
+    }
+
+    /// Writes a payload of a step, if it has one; returns where it stands, unless it is empty.
+    fn payload(
+        &mut self,
+        place: usize,
+        step: &MergedStep,
+        kind: RecordKind,
+    ) -> Result<Option<PayloadRef>, Stop> {
+        let Some(placed) = step.payload(kind) else {
+            let written = self.document.payload(kind, "", b"null");
+            return written.map(|()| None).map_err(Stop::Write);
         };
-        document.read(placed.slot.range.start, placed.slot.range.end)
+        let form = placed.slot.form;
+        self.document
+            .begin_payload(kind, form)
+            .map_err(Stop::Write)?;
+        let contents = if form.is_empty() {
+            self.summarised(place, placed, kind)?
+        } else {
+            self.in_pieces(placed, |_| {})?
+        };
+        let measured = contents.finish()?;
+        if measured.size == 0 {
+            return Ok(None);
+        }
+        // As the line says or, where that is not at hand, as many as are marked so. Core may have
+        // marked some of these.
+        let known = late_step(self.late_line, placed.late_place);
+        let known = known.and_then(|step| match kind {
+            RecordKind::Request => step.request.as_ref(),
+            RecordKind::Response => step.response.as_ref(),
+        });
+        Ok(Some(PayloadRef {
+            pointer: pointer_of(place, kind, form),
+            sha256: measured.sha256,
+            size: measured.size,
+            redacted: known.map_or(measured.marked, |known| known.redacted),
+        }))
+    }
+
+    /// Copies JSON, and has it summarised.
+    fn summarised(
+        &mut self,
+        place: usize,
+        placed: &Placed,
+        kind: RecordKind,
+    ) -> Result<Contents, Stop> {
+        let size = placed.slot.range.end - placed.slot.range.start;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // Outlives what it is for.
+        let held = self.memory.hold_payload(size);
+        if held.is_none() {
+            let mut fatal = Occurrences::of(FATAL);
+            let contents = self.in_pieces(placed, |piece| fatal.add(piece))?;
+            self.summariser.skip(place, kind, fatal.count > 0);
+            return Ok(contents);
+        }
+        let mut json = Vec::with_capacity(size);
+        let contents = self.in_pieces(placed, |piece| json.extend_from_slice(piece))?;
+        self.summariser.read(place, kind, &json);
+        Ok(contents)
+    }
+
+    /// Copies a payload, and shows each piece of it.
+    fn in_pieces(
+        &mut self,
+        placed: &Placed,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<Contents, Stop> {
+        let Self {
+            earlier,
+            late,
+            document,
+            ..
+        } = self;
+        let source = match placed.origin {
+            Origin::Earlier => earlier,
+            Origin::Late => late,
+        };
+        let mut contents = Contents::in_form(placed.slot.form);
+        source.read(&placed.slot.range, &mut |piece| {
+            document.piece(piece).map_err(Stop::Write)?;
+            contents.add(piece)?;
+            each(piece);
+            Ok(())
+        })?;
+        Ok(contents)
     }
 }
 
@@ -255,42 +335,42 @@ impl<'o> Forward<'o> {
         }
     }
 
-    fn read(&mut self, start: u64, end: u64) -> io::Result<Vec<u8>> {
+    /// Hands on what is there, piece by piece.
+    fn read(
+        &mut self,
+        range: &Range<u64>,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let document = match &mut self.document {
-            Some(document) if self.position <= start => document,
+            Some(document) if self.position <= range.start => document,
             document => {
                 self.position = 0;
-                document.insert((self.open)()?)
+                document.insert((self.open)().map_err(unreadable)?)
             }
         };
-        let mut to_skip = start - self.position;
-        while to_skip > 0 {
-            let skipped = io::copy(
-                &mut document.take(to_skip.min(SLICE_BYTES)),
-                &mut io::sink(),
-            )?;
-            if skipped == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+        let mut piece = Vec::new();
+        while self.position < range.end {
+            let is_before = self.position < range.start;
+            let end = if is_before { range.start } else { range.end };
+            let wanted = (end - self.position).min(PIECE_BYTES);
+            piece.clear();
+            let read = document.take(wanted).read_to_end(&mut piece);
+            if read.map_err(unreadable)? == 0 {
+                return Err(Stop::Unreadable);
             }
-            to_skip -= skipped;
-            breathe();
-        }
-        let size = end - start;
-        let mut payload = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-        while (payload.len() as u64) < size {
-            let rest = size - payload.len() as u64;
-            let read = document
-                .take(rest.min(SLICE_BYTES))
-                .read_to_end(&mut payload)?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            self.position += piece.len() as u64;
+            if !is_before {
+                each(&piece)?;
             }
             breathe();
         }
-        self.position = end;
-        Ok(payload)
+        Ok(())
     }
 }
 
+fn unreadable(_: io::Error) -> Stop {
+    Stop::Unreadable
+}
+
 /// About 0.1 ms of decompression.
-const SLICE_BYTES: u64 = 128 * 1024;
+const PIECE_BYTES: u64 = 128 * 1024;

@@ -2,6 +2,7 @@
 //!
 //! Pure but for reading payloads back. Must not know: where documents go.
 
+mod contents;
 mod document;
 mod joining;
 mod lines;

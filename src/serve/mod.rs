@@ -41,12 +41,13 @@ use self::{
     viewing::start_viewer,
 };
 use crate::{
-    archive::{OpenStoreError, Pruner, Uploads},
+    archive::{Joins, OpenStoreError, Pruner, Uploads},
     assemble::{Assembler, Limits},
     bell::Bell,
     config::Settings,
     disk::{LocalDisk, SharedDisk},
     metrics::{Metrics, Refusal, SetupError},
+    publish::join_documents,
     receive::{
         BindError, Inspector, MessageLog, MessageMemory, ReceiveLimits, ServeError, Socket,
         serve_inspector,
@@ -173,7 +174,14 @@ impl Sidecar {
         // driven by the viewer's thread, which gives way to everything. What is in memory is only
         // there.
         let shared = (is_brought || !settings.store.is_lasting()).then(|| archive.clone());
-        let viewer_address = start_viewer(&settings, shared, &metrics, &clock, &stop_receiving);
+        let viewer_address = start_viewer(
+            &settings,
+            shared,
+            &metrics,
+            &clock,
+            &memory,
+            &stop_receiving,
+        );
         announce(&settings, metrics_address, viewer_address);
 
         let gauge = spool.gauge();
@@ -183,9 +191,20 @@ impl Sidecar {
             Arc::clone(&clock),
         );
         watch_store(&settings, &archive, &tasks, &stop_calls, &metrics, &clock);
+        let poison = PoisonGuard::open(
+            Arc::clone(&disk),
+            settings.data_dir.join("spool/in-progress"),
+        );
+        let in_progress = poison.in_progress();
+        let joins = Joins {
+            joiner: join_documents,
+            memory: Arc::new(memory.clone()),
+            watch: Arc::new(in_progress.clone()),
+        };
         let (uploads, events) = start_uploads(
             &disk,
             archive,
+            joins,
             &stop_calls,
             &metrics,
             Arc::clone(&clock),
@@ -203,11 +222,6 @@ impl Sidecar {
             &bell,
         );
         let ending = Arc::new(Ending::default());
-        let poison = PoisonGuard::open(
-            Arc::clone(&disk),
-            settings.data_dir.join("spool/in-progress"),
-        );
-        let in_progress = poison.in_progress();
         let behind = start_behind(Behind {
             follower,
             appender: spool.appender(),

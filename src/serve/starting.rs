@@ -19,7 +19,7 @@ use super::{
     health::{Health, serve_health},
 };
 use crate::{
-    archive::{Archive, Event, IndexJournal, InstanceName, Listener, Uploads},
+    archive::{Archive, Event, IndexJournal, InstanceName, Joins, Listener, Uploads},
     bell::Bell,
     config::Settings,
     disk::{Reserve, SharedDisk},
@@ -29,7 +29,6 @@ use crate::{
     outbox::{Parcels, Quarantine, TraceBatches},
     pace::give_way,
     panics::{Panics, Task},
-    publish::join_documents,
     receive::ServeError,
     spans::Links,
     spool::{Follower, Spool, SpoolSettings},
@@ -211,6 +210,7 @@ pub(super) fn open_archive(
 pub(super) fn start_uploads(
     disk: &SharedDisk,
     archive: Archive,
+    joins: Joins,
     stop: &CancellationToken,
     metrics: &Metrics,
     clock: SharedClock,
@@ -224,7 +224,7 @@ pub(super) fn start_uploads(
     let uploads = Uploads::new(
         Arc::clone(disk),
         archive,
-        join_documents,
+        joins,
         metrics.clone(),
         clock,
         stop.clone(),

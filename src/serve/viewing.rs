@@ -1,9 +1,10 @@
 //! The viewer, on a thread of its own: it shares nothing with the answers but the CPU, of which it
-//! takes what others leave.
+//! takes what others leave, and the memory for what is large.
 
 use std::{
     io,
     net::{SocketAddr, TcpListener},
+    sync::Arc,
     thread,
 };
 
@@ -12,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     archive::Archive,
     config::{Settings, ViewerSettings},
+    memory::SharedMemory,
     metrics::Metrics,
     pace::{give_way, pace_this_thread},
     panics::{Panics, Task},
+    receive::MessageMemory,
     time::SharedClock,
     viewer::{Access, Limits, Viewer},
 };
@@ -31,10 +34,15 @@ pub(super) fn start_viewer(
     shared: Option<Archive>,
     metrics: &Metrics,
     clock: &SharedClock,
+    memory: &MessageMemory,
     stop: &CancellationToken,
 ) -> Option<SocketAddr> {
     let viewer = settings.viewer.as_ref()?;
-    let surroundings = (metrics.panics().clone(), SharedClock::clone(clock));
+    let surroundings = Surroundings {
+        panics: metrics.panics().clone(),
+        clock: SharedClock::clone(clock),
+        memory: Arc::new(memory.clone()),
+    };
     match try_start(settings, viewer, shared, surroundings, stop.clone()) {
         Ok(bound) => Some(bound),
         Err(error) => {
@@ -45,11 +53,21 @@ pub(super) fn start_viewer(
     }
 }
 
+struct Surroundings {
+    panics: Panics,
+    clock: SharedClock,
+    memory: Arc<dyn SharedMemory>,
+}
+
 fn try_start(
     settings: &Settings,
     viewer: &ViewerSettings,
     shared: Option<Archive>,
-    (panics, clock): (Panics, SharedClock),
+    Surroundings {
+        panics,
+        clock,
+        memory,
+    }: Surroundings,
     stop: CancellationToken,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(viewer.address)?;
@@ -64,7 +82,8 @@ fn try_start(
     };
     let viewer = Viewer::new(archive, access, clock)
         .within(Limits::inside_sidecar(settings.memory_limit))
-        .counting(panics.clone());
+        .counting(panics.clone())
+        .sharing(memory);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)

@@ -49,7 +49,7 @@ use crate::{
 };
 
 /// Stands in every FATAL result that a function can return.
-const FATAL: &[u8] = b"SEVERITY_FATAL";
+pub const FATAL: &[u8] = b"SEVERITY_FATAL";
 
 /// What is worth saying about a reconcile.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ impl Summariser {
     pub fn read(&mut self, step: usize, kind: RecordKind, payload: &[u8]) -> bool {
         if has_oversized_string(payload) {
             return is_object(payload) && {
-                self.skip(step, kind, payload);
+                self.skip(step, kind, memmem::find(payload, FATAL).is_some());
                 true
             };
         }
@@ -145,11 +145,12 @@ impl Summariser {
         true
     }
 
-    /// Takes note of a payload that is not looked into.
-    fn skip(&mut self, step: usize, kind: RecordKind, payload: &[u8]) {
+    /// Takes note of a payload that is not looked into: it is too large for that, and may mention
+    /// [`FATAL`].
+    pub fn skip(&mut self, step: usize, kind: RecordKind, mentions_fatal: bool) {
         self.note_skipped(step);
         // NOTE: it may stand elsewhere in there, but a failure must not pass for a success.
-        if kind == RecordKind::Response && memmem::find(payload, FATAL).is_some() {
+        if kind == RecordKind::Response && mentions_fatal {
             let facts = self.steps.entry(step).or_default();
             facts.result_counts.fatal = 1;
             facts.results.push(StepResult {

@@ -53,7 +53,8 @@ pub(super) async fn show(
         what: "No earlier reconcile of this XR is known.".to_owned(),
         advice: "It is the first, or those before it are older than what the store keeps.",
     })?;
-    let _desk = viewer.take_desk().await;
+    let key = &line.object.key;
+    let _desk = viewer.take_desk(key, &[&line, &previous]).await?;
     let before = viewer.ends(&previous, None, 0).await?;
     let after = viewer.ends(&line, None, before.bytes()).await?;
     let sections = Sections {

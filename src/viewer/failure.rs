@@ -30,6 +30,10 @@ pub(super) enum Failure {
     },
     /// Others download so much that there is no memory for this.
     Busy,
+    /// The memory for what is in the object at this key is needed for something else.
+    Crowded {
+        key: String,
+    },
     /// We made a mistake.
     Broken,
     NoPage,
@@ -77,7 +81,7 @@ impl Failure {
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Unknown => StatusCode::UNAUTHORIZED,
             Self::TooLong => StatusCode::URI_TOO_LONG,
-            Self::TooSlow | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooSlow | Self::Busy | Self::Crowded { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge { .. } | Self::Payloads(PayloadsError::TooLarge { .. }) => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
@@ -107,6 +111,7 @@ impl Failure {
             Self::TooLong => "This address is too long",
             Self::TooSlow => "This took too long",
             Self::Busy => "Too many downloads at once",
+            Self::Crowded { .. } => "The sidecar is busy",
             Self::TooLarge { .. } | Self::Payloads(PayloadsError::TooLarge { .. }) => {
                 "This is too large for a page"
             }
@@ -136,6 +141,11 @@ impl Failure {
             Self::TooLong => "An address has at most 4,096 bytes here.".to_owned(),
             Self::TooSlow => "This page could not be prepared within 10 seconds.".to_owned(),
             Self::Busy => "Others are downloading large documents from this viewer.".to_owned(),
+            Self::Crowded { .. } => {
+                "The sidecar is processing large messages and has no memory left to show these \
+                 payloads."
+                    .to_owned()
+            }
             Self::TooLarge { .. } => {
                 "Showing these payloads would take more memory than the viewer may use for one page."
                     .to_owned()
@@ -168,6 +178,10 @@ impl Failure {
             Self::TooLong | Self::Odd(_) | Self::NoPage => "Go back to the list of reconciles.",
             Self::TooSlow => "Try again, or narrow what you look for: a kind, a name, a time.",
             Self::Busy => "Try again in a minute.",
+            Self::Crowded { .. } => {
+                "Try again in a minute, or download the whole document. spanplane view and the \
+                 command line on your machine don't share the sidecar's memory."
+            }
             Self::TooLarge { .. } => {
                 "Open the payloads one part at a time, or download the whole document. The viewer \
                  in the sidecar may use only a small part of the container's memory; spanplane view \
@@ -222,10 +236,12 @@ impl Failure {
     /// What can be looked at instead.
     pub(super) fn offers(&self) -> Markup {
         html! {
-            @if let Self::TooLarge { key } = self {
+            @if let Self::TooLarge { key } | Self::Crowded { key } = self {
                 p class="offers" {
-                    a class="button" href=(address::open(key, "")) { "Open part by part" }
-                    " "
+                    @if matches!(self, Self::TooLarge { .. }) {
+                        a class="button" href=(address::open(key, "")) { "Open part by part" }
+                        " "
+                    }
                     a class="button quiet" href={ (address::raw(key, "")) "&download=yes" } download {
                         "Download the document (JSON)"
                     }

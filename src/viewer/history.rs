@@ -16,6 +16,7 @@ use super::{
     gist::in_short,
     list::trouble,
     page::Page,
+    payload_bytes,
     texts::StepTexts,
     words::{Badge, clock, lasted, plain, several, short_id, short_name, sign_of, when},
 };
@@ -94,9 +95,12 @@ pub(super) async fn show(
     let older = found.lines.get(shown.saturating_sub(1));
     let older = older.filter(|_| has_older);
     let older = older.map(|line| line.started_at.rfc3339());
-    let _desk = viewer.take_desk().await;
+    let lines: Vec<_> = found.lines.iter().collect();
+    let desk = viewer.take_desk("", &lines).await;
     let resource = params.raw("resource");
-    let entries = viewer.read_entries(found.lines, resource).await;
+    // Without memory for payloads, what changed is not known.
+    let may_read = desk.is_ok();
+    let entries = viewer.read_entries(found.lines, resource, may_read).await;
     let path = format!(
         "/xr/{}/{}/{}",
         address::encode(&kind),
@@ -145,17 +149,18 @@ pub(super) async fn show(
 }
 
 impl Viewer {
-    async fn read_entries(&self, lines: Vec<Line>, resource: Option<&str>) -> Vec<Entry> {
-        let mut left = PAYLOAD_BYTES;
+    async fn read_entries(
+        &self,
+        lines: Vec<Line>,
+        resource: Option<&str>,
+        may_read: bool,
+    ) -> Vec<Entry> {
+        let mut left = if may_read { PAYLOAD_BYTES } else { 0 };
         let mut held = 0;
         let mut entries = Vec::with_capacity(lines.len());
         for line in lines {
-            let payloads = line
-                .steps
-                .iter()
-                .flat_map(|step| [&step.request, &step.response]);
-            let bytes: u64 = payloads.flatten().map(|payload| payload.size).sum();
-            let ends = if bytes <= left {
+            let bytes = payload_bytes(&line);
+            let ends = if may_read && bytes <= left {
                 self.ends(&line, resource, held).await.ok()
             } else {
                 None

@@ -31,7 +31,7 @@ mod story;
 mod texts;
 mod words;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Router, middleware,
@@ -54,6 +54,7 @@ use crate::{
     archive::Archive,
     json::Values,
     line::Line,
+    memory::{Held, SharedMemory, Unlimited},
     panics::Panics,
     time::SharedClock,
     web,
@@ -73,7 +74,22 @@ pub struct Viewer {
     /// What waits for clients to read it.
     bodies: Bodies,
     panics: Panics,
+    /// What everybody shares that large things are done in.
+    memory: Arc<dyn SharedMemory>,
 }
+
+/// Payloads may be in memory for as long as this lives.
+struct Desk<'v> {
+    // NOTE: what is held goes first, so that two pages never hold something.
+    _memory: Held,
+    _seat: Seat<'v>,
+}
+
+/// The place of the one page that may have payloads in memory.
+type Seat<'v> = Option<SemaphorePermit<'v>>;
+
+/// How long a page waits for memory; after that it says that there is none.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Viewer {
     pub fn new(archive: Archive, access: Access, clock: SharedClock) -> Self {
@@ -86,6 +102,7 @@ impl Viewer {
             desk: Semaphore::new(1),
             bodies: Bodies::default(),
             panics: Panics::default(),
+            memory: Arc::new(Unlimited),
         }
         .within(Limits::alone())
     }
@@ -104,6 +121,13 @@ impl Viewer {
     #[must_use]
     pub fn counting(mut self, panics: Panics) -> Self {
         self.panics = panics;
+        self
+    }
+
+    /// Takes memory for payloads from what others need it for, too.
+    #[must_use]
+    pub fn sharing(mut self, memory: Arc<dyn SharedMemory>) -> Self {
+        self.memory = memory;
         self
     }
 
@@ -166,9 +190,38 @@ impl Viewer {
         self.answers.clone().limited_to(left)
     }
 
+    /// Waits until nobody else has payloads in memory, and until there is memory for those of these
+    /// reconciles; `key` is of the object that is offered as it is if there is none.
+    async fn take_desk(&self, key: &str, lines: &[&Line]) -> Result<Desk<'_>, Failure> {
+        let seat = self.take_seat().await;
+        let payloads = lines.iter().map(|line| payload_bytes(line)).sum();
+        Ok(Desk {
+            _memory: self.take_memory(key, payloads).await?,
+            _seat: seat,
+        })
+    }
+
     /// Waits until nobody else has payloads in memory.
-    async fn take_desk(&self) -> Option<SemaphorePermit<'_>> {
+    async fn take_seat(&self) -> Seat<'_> {
         // It is never closed.
         self.desk.acquire().await.ok()
     }
+
+    /// Waits a while until there is memory for so many bytes of payloads.
+    async fn take_memory(&self, key: &str, payload_bytes: u64) -> Result<Held, Failure> {
+        let needed = self.limits.needed_for(payload_bytes);
+        let memory = tokio::time::timeout(MEMORY_PATIENCE, self.memory.hold(needed)).await;
+        memory.map_err(|_| Failure::Crowded {
+            key: key.to_owned(),
+        })
+    }
+}
+
+/// Of all payloads of a reconcile, as far as its line tells.
+fn payload_bytes(line: &Line) -> u64 {
+    let payloads = line
+        .steps
+        .iter()
+        .flat_map(|step| [&step.request, &step.response]);
+    payloads.flatten().map(|payload| payload.size).sum()
 }

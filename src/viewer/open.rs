@@ -16,6 +16,7 @@ use super::{
     moved::moved_to,
     page::Page,
     payload::{Tree, bare},
+    payload_bytes,
     raw::missing,
     reconcile::{sorry, trail_into},
     search::find_word,
@@ -58,9 +59,13 @@ pub(super) async fn show(
     let key = params.text("key").unwrap_or_default();
     let pointer = params.text("pointer").unwrap_or_default();
     let parsed = Key::parse(key).ok_or_else(|| PayloadsError::NotAKey(key.to_owned()))?;
-    let _desk = viewer.take_desk().await;
+    let _seat = viewer.take_seat().await;
     let head = viewer.answers.head(key).await;
     let line = viewer.line_of(&parsed, head.as_ref().ok()).await;
+    let known = line.as_ref().ok().and_then(Option::as_ref);
+    let _memory = viewer
+        .take_memory(key, known.map_or(u64::MAX, payload_bytes))
+        .await?;
     let (content, line) = match (head, line) {
         (Ok(_), line) => (
             viewer.opened(key, pointer, &params).await?,

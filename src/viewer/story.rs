@@ -41,7 +41,8 @@ pub(super) async fn show(
     let name = params.raw("name").unwrap_or_default();
     let line = viewer.find(&id).await?;
     let next = viewer.answers.next_of(&line).await?;
-    let _desk = viewer.take_desk().await;
+    let lines: Vec<_> = [Some(&line), next.as_ref()].into_iter().flatten().collect();
+    let _desk = viewer.take_desk(&line.object.key, &lines).await?;
     let selection = Selection::states().of_resource(name);
     let stored = viewer.answers.excerpt(&line, &selection).await?;
     let later = match &next {

@@ -2,9 +2,11 @@
 
 use std::{
     fmt::Write as _,
-    fs,
+    fs, future,
     io::Write as _,
     path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
     time::Instant,
 };
 
@@ -12,7 +14,7 @@ use reqwest::{Method, Response};
 use spanplane::{
     archive::{Compression, ObjectWriter},
     line::Line,
-    memory::memory_limit,
+    memory::{Held, SharedMemory, memory_limit},
     record::RecordKind,
     serve::Sidecar,
     viewer::Limits,
@@ -181,6 +183,53 @@ async fn the_sidecar_gives_its_viewer_a_share_of_its_memory() {
     let trace = patiently(&served, &format!("/trace/{TRACE}")).await;
     assert_is_too_large(&trace, &line.object.key);
     stop(sidecar).await;
+}
+
+/// Memory that somebody else has.
+#[derive(Debug)]
+struct Taken;
+
+impl SharedMemory for Taken {
+    fn hold_payload(&self, _: usize) -> Option<Held> {
+        None
+    }
+
+    fn hold(&self, bytes: usize) -> Pin<Box<dyn Future<Output = Held> + Send>> {
+        if bytes > 1 << 20 {
+            return Box::pin(future::pending());
+        }
+        Box::pin(future::ready(Held::untold()))
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_gets_no_memory_says_so_and_offers_the_document() {
+    let home = Home::new();
+    let observed = format!(r#"{{"observed":{}}}"#, state(100, 1_500));
+    let request = message(TRACE, 0, RecordKind::Request, &observed);
+    let response = message(TRACE, 0, RecordKind::Response, r#"{"desired":{}}"#);
+    home.play(&[], &[request, response]).await;
+    let (key, document) = home.documents().await.pop_first().unwrap();
+    let served = Served::sharing(folder_archive(&store(&home)), Arc::new(Taken)).await;
+    let download = format!("/raw?key={key}&pointer=&download=yes");
+    for (path, status) in [
+        (format!("/trace/{TRACE}"), 200),
+        (format!("/trace/{TRACE}/step/0"), 200),
+        (format!("/trace/{TRACE}/resource?name=bucket-00042"), 503),
+        (format!("/open?key={key}&pointer=/steps/0/request"), 503),
+    ] {
+        let answer = served.get(&path).await;
+        assert_eq!(answer.status.as_u16(), status, "{path}");
+        let text = answer.text();
+        assert!(
+            text.contains("has no memory left to show"),
+            "{path}: {text}"
+        );
+        assert!(answer.links().contains(&download), "{path}");
+    }
+    assert_eq!(served.page(&download).await.body, document);
+    // The list needs none.
+    served.page("/").await;
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use spanplane::{
     answers::Answers,
     archive::{Archive, Query},
     line::Line,
+    memory::SharedMemory,
     time::SystemClock,
     viewer::{Access, Limits, Token, Viewer},
 };
@@ -110,6 +111,13 @@ impl Served {
     pub(crate) async fn within(archive: Archive, limits: Limits) -> Self {
         let access = |bound| Access::new(bound, None, None);
         Self::serve(archive, &access, &|viewer| viewer.within(limits)).await
+    }
+
+    /// One whose memory is others', too.
+    pub(crate) async fn sharing(archive: Archive, memory: Arc<dyn SharedMemory>) -> Self {
+        let access = |bound| Access::new(bound, None, None);
+        let sharing = |viewer: Viewer| viewer.sharing(Arc::clone(&memory));
+        Self::serve(archive, &access, &sharing).await
     }
 
     pub(crate) async fn with_access(archive: Archive, access: &dyn Fn(IpAddr) -> Access) -> Self {

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use self::watched::{Asked, Watched};
 use super::{
-    Archive, Compression, Key, ObjectWriter,
+    Archive, Compression, Deadly, JoinWatch, Joins, Key, ObjectWriter,
     delivery::{DENIALS, Delivered, deliver},
     local::LocalStore,
     standing::Witness,
@@ -30,8 +30,9 @@ use crate::{
     disk::{LocalDisk, SharedDisk},
     fingerprint::Fingerprint,
     line::{Line, samples},
+    memory::Unlimited,
     metrics::Metrics,
-    outbox::{Label, Parcels},
+    outbox::{Label, ParcelId, Parcels},
     publish::join_documents,
     reconcile::{Subject, TraceId},
     time::{Clock, Timestamp},
@@ -102,7 +103,7 @@ impl Place {
         let disk: SharedDisk = Arc::new(LocalDisk);
         let parcels = Parcels::open(Arc::clone(&disk), outbox.path().to_owned());
         Process {
-            shared: Shared::new(disk, archive, join_documents, metrics, shared_clock),
+            shared: Shared::new(disk, archive, joins(), metrics, shared_clock),
             clock,
             compression,
             parcels: parcels.unwrap(),
@@ -260,4 +261,24 @@ fn assert_complete(line: &Line, steps: usize, revision: u32) {
     assert_eq!(line.started_at, samples::at(0));
     let indices = line.steps.iter().map(|step| step.index);
     assert!(indices.eq((0..).take(steps)));
+}
+
+/// Nobody dies here.
+#[derive(Debug)]
+struct Unwatched;
+
+impl JoinWatch for Unwatched {
+    fn begin(&self, _: ParcelId) -> Result<(), Deadly> {
+        Ok(())
+    }
+
+    fn end(&self, _: ParcelId) {}
+}
+
+fn joins() -> Joins {
+    Joins {
+        joiner: join_documents,
+        memory: Arc::new(Unlimited),
+        watch: Arc::new(Unwatched),
+    }
 }

@@ -1,6 +1,6 @@
 //! Parts of a reconcile that are joined, in whatever order they were stored.
 
-use std::{cell::Cell, io::Read};
+use std::{cell::Cell, io::Read, pin::Pin};
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,6 +10,7 @@ use crate::{
     assemble::tests::captures::{follow_part, follow_whole},
     capture::step_of,
     line::samples,
+    memory::{Held, SharedMemory, Unlimited},
 };
 
 /// What came of joining.
@@ -20,6 +21,15 @@ struct Joined {
 }
 
 fn join(earlier: &[u8], late: &[u8], late_line: &Line) -> Option<Joined> {
+    join_within(&Unlimited, earlier, late, late_line)
+}
+
+fn join_within(
+    memory: &dyn SharedMemory,
+    earlier: &[u8],
+    late: &[u8],
+    late_line: &Line,
+) -> Option<Joined> {
     let open = |document: &[u8]| {
         let document = document.to_vec();
         move || -> io::Result<Box<dyn Read>> { Ok(Box::new(io::Cursor::new(document.clone()))) }
@@ -27,11 +37,11 @@ fn join(earlier: &[u8], late: &[u8], late_line: &Line) -> Option<Joined> {
     let (mut earlier, mut late) = (open(earlier), open(late));
     let (expected, mut document) = (Cell::new(0), Vec::new());
     let line = join_documents(
-        &mut earlier,
-        &mut late,
+        [&mut earlier, &mut late],
         late_line,
         None,
         false,
+        memory,
         &expected,
         &mut document,
     );
@@ -187,6 +197,40 @@ fn redacted_values_are_counted_as_the_line_says_or_as_they_are_marked() {
             .map(|payload| payload.redacted)
             .eq([2, 1])
     );
+}
+
+/// There is memory for payloads up to this size.
+#[derive(Debug)]
+struct UpTo(usize);
+
+impl SharedMemory for UpTo {
+    fn hold_payload(&self, bytes: usize) -> Option<Held> {
+        (bytes <= self.0).then(Held::untold)
+    }
+
+    fn hold(&self, _: usize) -> Pin<Box<dyn Future<Output = Held> + Send>> {
+        unreachable!("nothing is held that is not a payload")
+    }
+}
+
+#[test]
+fn a_payload_that_there_is_no_memory_for_is_joined_and_not_summarised() {
+    let result = json!({"message": "x".repeat(300_000), "severity": "SEVERITY_FATAL"});
+    let (asked, answered) = (json!({"meta": {"tag": "a"}}), json!({"results": [result]}));
+    let earlier = document(&json!([step(0, &asked, &answered)]));
+    let late = document(&json!([step(1, &asked, &answered)]));
+    let whole = join(&earlier, &late, &line()).unwrap();
+    let joined = join_within(&UpTo(1000), &earlier, &late, &line()).unwrap();
+    assert_eq!(joined.document, whole.document);
+    assert!(refs(&joined.line).eq(refs(&whole.line)));
+    let facts = |joined: &Joined| {
+        let steps = joined.line.steps.iter().map(|step| &step.facts);
+        let steps = steps.map(|facts| (facts.summary.is_some(), facts.result_counts.fatal));
+        steps.collect::<Vec<_>>()
+    };
+    assert_eq!(facts(&whole), [(false, 1); 2]);
+    assert_eq!(facts(&joined), [(true, 1); 2]);
+    assert_eq!(joined.line.status, whole.line.status);
 }
 
 /// A line without what only the process knows that received all of a reconcile, and what differs

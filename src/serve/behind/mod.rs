@@ -145,6 +145,8 @@ impl Behind {
 
 impl Desk {
     fn new(behind: Behind) -> Self {
+        let is_there = |parcel| behind.parcels.bytes_of(parcel).is_some();
+        behind.poison.keep_parcels(is_there);
         Self {
             redaction: behind.redactor.rules_id(),
             waiting: Waiting::default(),

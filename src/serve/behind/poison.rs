@@ -8,18 +8,19 @@
 //! processes them with everything else committed. If it dies there too, they are quarantined: kept
 //! on disk, counted, logged with their position, and skipped.
 //!
+//! A part that is joined with what is stored of its reconcile is noted, too, by who joins it; once
+//! the process died at it twice, it is quarantined instead.
+//!
 //! The file is in `in_progress`. Invariant: a panic that has nothing to do with a certain reconcile
 //! accuses nobody, and neither does an end in order, be it that time runs out on the way.
 
 use std::{collections::BTreeMap, io, path::PathBuf, thread};
 
-use super::in_progress::{Deaths, InProgress};
-use crate::{disk::SharedDisk, record::Position};
+use super::in_progress::{DEATHS, Deaths, InProgress};
+use crate::{disk::SharedDisk, outbox::ParcelId, record::Position};
 
 /// Smaller payloads can't take much memory, whatever they hold.
 const LARGE_BYTES: usize = 64 * 1024;
-/// The first death may be chance; for the second one the record was processed alone.
-const DEATHS: u32 = 2;
 
 /// Notes which record is processed.
 #[derive(Debug)]
@@ -65,6 +66,11 @@ impl PoisonGuard {
     /// What the process ends in order with, whatever is still processed.
     pub(in crate::serve) fn in_progress(&self) -> InProgress {
         self.note.clone()
+    }
+
+    /// Forgets parcels that are not in the outbox any more.
+    pub(super) fn keep_parcels(&self, is_there: impl Fn(ParcelId) -> bool) {
+        self.note.keep_parcels(is_there);
     }
 
     /// Whether an earlier process died at this record, so that it is to be processed alone.

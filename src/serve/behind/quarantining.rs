@@ -3,7 +3,8 @@
 //!
 //! Invariant: the index entry of an object is durable before the object moves, and says `queued`: the
 //! object is not in the store, and not lost. When it is stored after all, or lost, an entry of the
-//! next revision says so. A message at which the process died twice is skipped only once it is here.
+//! next revision says so. A message at which the process died twice is skipped only once it is here; an
+//! object is moved here before it would be joined again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -82,6 +83,10 @@ impl Desk {
         self.behind.parcels.set_aside(parcel, |path| {
             quarantine.take(Quarantinable::Object, path, &note)
         })?;
+        // The number may be that of another one after a restart.
+        let parcels = &self.behind.parcels;
+        let is_there = |parcel| parcels.bytes_of(parcel).is_some();
+        self.behind.poison.keep_parcels(is_there);
         self.announce(Quarantinable::Object, &note);
         if !matches!(failure, UploadError::Store(_)) {
             // It may never be stored: the next one that is the same is.

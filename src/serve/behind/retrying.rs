@@ -168,7 +168,7 @@ impl Desk {
                 self.retries.postpone(upload, now);
                 return true;
             }
-            UploadError::Damaged(_) | UploadError::Key(_) => return false,
+            UploadError::Damaged(_) | UploadError::Key(_) | UploadError::Deadly(_) => return false,
         };
         let tries = self.retries.failed(upload, now, None);
         if self.is_about_itself(upload, error, refused) {

@@ -57,11 +57,14 @@ pub(super) async fn show(
     let params = Params::parse(query.as_deref());
     let line = viewer.find(&id).await?;
     let next = viewer.answers.next_of(&line).await?;
-    let _desk = viewer.take_desk().await;
-    let matrix = match viewer.matrix(&line, &params).await {
-        Ok(matrix) => matrix,
-        Err(failure) => sorry(&failure),
+    let desk = viewer.take_desk(&line.object.key, &[&line]).await;
+    let matrix = match &desk {
+        Ok(_) => viewer.matrix(&line, &params).await,
+        Err(_) => Err(Failure::Crowded {
+            key: line.object.key.clone(),
+        }),
     };
+    let matrix = matrix.unwrap_or_else(|failure| sorry(&failure));
     let page = Page {
         title: short_id(&line.trace_id),
         trail: trail_to(&line),

@@ -19,6 +19,7 @@ use super::{
     diff::{Cards, MAX_TOLD},
     failure::Failure,
     page::Page,
+    payload_bytes,
     reconcile::{did, said, sorry, trail_into},
     texts::StepTexts,
     words::{Badge, clock, lasted, plain, short_id, size, step_name},
@@ -134,11 +135,24 @@ pub(super) async fn show(
     let (line, place) = viewer.find_step(&id, &place).await?;
     let step = line.steps.get(place).ok_or(Failure::NoPage)?;
     let origin = viewer.access.origin(&headers);
-    let _desk = viewer.take_desk().await;
-    let content = viewer.step_content(&line, place, step, &params, &origin);
+    let content = async {
+        let _seat = viewer.take_seat().await;
+        // How large the reconcile before is, is not known yet.
+        let is_alone = params.text("view") != Some("previous");
+        let payloads = if is_alone {
+            payload_bytes(&line)
+        } else {
+            u64::MAX
+        };
+        let _memory = viewer.take_memory(&line.object.key, payloads).await?;
+        let content = viewer.step_content(&line, place, step, &params, &origin);
+        content.await
+    };
     let content = match content.await {
         // What its line says is shown all the same.
-        Err(failure @ Failure::TooLarge { .. }) => too_large(&line, step, &failure),
+        Err(failure @ (Failure::TooLarge { .. } | Failure::Crowded { .. })) => {
+            too_large(&line, step, &failure)
+        }
         content => content?,
     };
     let page = Page {
@@ -189,7 +203,7 @@ pub(super) async fn show_change(
     let (line, place) = viewer.find_step(&id, &place).await?;
     let step = line.steps.get(place).ok_or(Failure::NoPage)?;
     let resource = params.raw("resource").unwrap_or_default();
-    let _desk = viewer.take_desk().await;
+    let _desk = viewer.take_desk(&line.object.key, &[&line]).await?;
     let selection = Selection::states_of_step(step).of_resource(resource);
     let texts = viewer.step_texts(&line, step, &selection, 0).await?;
     let body = html! {

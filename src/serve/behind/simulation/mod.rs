@@ -17,6 +17,7 @@
 //! end at each of their operations in turn.
 
 mod check;
+mod deadly;
 mod flood;
 mod full_disk;
 mod full_quarantine;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{Acknowledged, MOST_BEHIND, SPOOL_BYTES, World};
 use crate::{
-    archive::{Archive, Compression, IndexJournal, InstanceName, Listener, Uploads},
+    archive::{Archive, Compression, IndexJournal, InstanceName, Joins, Listener, Uploads},
     assemble::{Assembler, Limits},
     backoff::Backoff,
     bell::Bell,
@@ -91,10 +91,17 @@ impl Process {
         let follower = follower.with_clock(Arc::clone(&world.clock) as _);
         let (heard, events) = mpsc::channel();
         let archive = Archive::over(Arc::clone(&world.store) as _, Compression::Zstd);
+        let memory = MessageMemory::new(MEMORY_BYTES, usize::MAX);
+        let poison = PoisonGuard::open(Arc::clone(&disk), data_dir.join("spool/in-progress"));
+        let joins = Joins {
+            joiner: join_documents,
+            memory: Arc::new(memory.clone()),
+            watch: Arc::new(poison.in_progress()),
+        };
         let uploads = Uploads::new(
             Arc::clone(&disk),
             archive,
-            join_documents,
+            joins,
             metrics.clone(),
             Arc::clone(&world.clock) as _,
             CancellationToken::new(),
@@ -120,8 +127,8 @@ impl Process {
         let pipeline = Desk::new(Behind {
             follower,
             appender: spool.appender(),
-            memory: MessageMemory::new(MEMORY_BYTES, usize::MAX),
-            poison: PoisonGuard::open(Arc::clone(&disk), data_dir.join("spool/in-progress")),
+            memory,
+            poison,
             assembler: Assembler::new(Limits::default()),
             history: history.unwrap_or_else(|_| History::in_process()),
             parcels: objects.ok()?,

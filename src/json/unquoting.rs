@@ -1,6 +1,7 @@
 //! A JSON string that comes piece by piece, as the text that it stands for.
 //!
-//! Invariant: memory holds a piece and what of an escape or a character is still to come.
+//! Invariants: memory holds a piece and what of an escape or a character is still to come; what is
+//! read in pieces, however they are cut, is what would be read at once, and so is what is refused.
 
 use std::str;
 
@@ -12,11 +13,11 @@ const ESCAPE_BYTES: usize = 12;
 
 /// The text is no JSON string, or what it holds is no base64.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct NotAString;
+pub(crate) struct NotAString;
 
 /// What a string stands for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Meaning {
+pub(crate) enum Meaning {
     Text,
     /// Bytes, in base64.
     Bytes,
@@ -24,27 +25,30 @@ pub(super) enum Meaning {
 
 /// Reads a string on the way.
 #[derive(Debug)]
-pub(super) struct Unquote {
+pub(crate) struct Unquote {
     meaning: Meaning,
     has_begun: bool,
     /// What could not be read without what follows it.
     left: Vec<u8>,
     /// Base64 that is not a multiple of four characters yet.
     digits: Vec<u8>,
+    /// The padding came, so that no more base64 may.
+    is_padded: bool,
 }
 
 impl Unquote {
-    pub(super) fn new(meaning: Meaning) -> Self {
+    pub(crate) fn new(meaning: Meaning) -> Self {
         Self {
             meaning,
             has_begun: false,
             left: Vec::new(),
             digits: Vec::new(),
+            is_padded: false,
         }
     }
 
     /// What the next piece stands for; the last piece ends with the closing quote.
-    pub(super) fn go_on(&mut self, piece: &[u8]) -> Result<Vec<u8>, NotAString> {
+    pub(crate) fn go_on(&mut self, piece: &[u8]) -> Result<Vec<u8>, NotAString> {
         self.left.extend_from_slice(piece);
         if !self.has_begun {
             match self.left.first() {
@@ -61,14 +65,14 @@ impl Unquote {
     }
 
     /// The string is over.
-    pub(super) fn finish(mut self) -> Result<Vec<u8>, NotAString> {
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>, NotAString> {
         if self.left.pop() != Some(b'"') || !self.has_begun {
             return Err(NotAString);
         }
         let left = std::mem::take(&mut self.left);
         let mut read = self.read(left)?;
-        let rest = BASE64_STANDARD.decode(&self.digits);
-        read.extend(rest.map_err(|_| NotAString)?);
+        let rest = std::mem::take(&mut self.digits);
+        read.extend(self.decode(&rest)?);
         Ok(read)
     }
 
@@ -82,6 +86,10 @@ impl Unquote {
             let text: String = serde_json::from_slice(&quoted).map_err(|_| NotAString)?;
             text.into_bytes()
         } else {
+            let is_special = |byte: &u8| *byte == b'"' || byte.is_ascii_control() && *byte != 0x7f;
+            if escaped.iter().any(is_special) || str::from_utf8(&escaped).is_err() {
+                return Err(NotAString);
+            }
             escaped
         };
         if self.meaning == Meaning::Text {
@@ -90,7 +98,15 @@ impl Unquote {
         self.digits.extend(text);
         let rest = self.digits.split_off(self.digits.len() / 4 * 4);
         let whole = std::mem::replace(&mut self.digits, rest);
-        BASE64_STANDARD.decode(whole).map_err(|_| NotAString)
+        self.decode(&whole)
+    }
+
+    fn decode(&mut self, digits: &[u8]) -> Result<Vec<u8>, NotAString> {
+        if self.is_padded && !digits.is_empty() {
+            return Err(NotAString);
+        }
+        self.is_padded |= digits.ends_with(b"=");
+        BASE64_STANDARD.decode(digits).map_err(|_| NotAString)
     }
 }
 
@@ -172,9 +188,39 @@ mod tests {
 
     #[test]
     fn what_is_no_string_is_told() {
-        for odd in ["1", "", "\"", "\"a", r#""\x""#, r#""\ud83d!""#] {
-            assert_eq!(unquote(Meaning::Text, odd, 2), Err(NotAString), "{odd}");
+        let odd = [
+            "1",
+            "",
+            "\"",
+            "\"a",
+            r#""\x""#,
+            r#""\ud83d!""#,
+            r#""\ude00""#,
+            r#""\ud83d\ud83d""#,
+            "\"a\nb\"",
+            r#""a"b""#,
+            "\"a\" ",
+        ];
+        for pieces in 1..10 {
+            for odd in odd {
+                assert_eq!(
+                    unquote(Meaning::Text, odd, pieces),
+                    Err(NotAString),
+                    "{odd}"
+                );
+            }
+            for odd in ["a!b=", "abc", "QQ==QQ==", "QUI=QUI=QUI=", "Q===", "QR=="] {
+                let json = format!("\"{odd}\"");
+                assert_eq!(
+                    unquote(Meaning::Bytes, &json, pieces),
+                    Err(NotAString),
+                    "{odd}"
+                );
+            }
+            let mut not_utf8 = Unquote::new(Meaning::Text);
+            let mut parts = b"\"a\xffb\"".chunks(pieces);
+            let read = parts.try_for_each(|piece| not_utf8.go_on(piece).map(drop));
+            assert!(read.is_err() || not_utf8.finish().is_err());
         }
-        assert_eq!(unquote(Meaning::Bytes, "\"a!b=\"", 2), Err(NotAString));
     }
 }
