@@ -184,7 +184,7 @@ impl Metrics {
         meter
             .u64_observable_gauge("spanplane_quarantine")
             .with_description(
-                "Bytes in quarantine: what the store or the collector refuses, and messages at which the process died, by what they are.",
+                "Bytes in quarantine: what the store or the collector refuses, and messages and parts of reconciles at which the process died, by what they are.",
             )
             .with_unit("By")
             .with_callback(move |gauge| {
