@@ -25,8 +25,12 @@ pub(super) const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 ///
 /// NOTE: the whole words would be too many in all cases to be searched for at once.
 const BEGINNINGS: &str = "(?-u)(?i:sec|nne)|cred";
-/// How they go on.
-const COMMON_WORDS: [&[u8]; 3] = [b"secret", b"credentials", b"nnection"];
+/// What is before them, and how they go on.
+const COMMON_WORDS: [(&[u8], &[u8]); 3] = [
+    (b"", b"secret"),
+    (b"", b"credentials"),
+    (b"co", b"nnection"),
+];
 
 /// How escapes begin that may stand for a part of any word: by a number in JSON and in YAML, or, in
 /// YAML, by a line break that doesn't count. In a string of JSON that one has more backslashes, unless
@@ -96,7 +100,9 @@ impl Search {
                 let mut places = beginnings.map(|beginning| beginning.start());
                 places.find(|at| {
                     let mut words = COMMON_WORDS.iter();
-                    words.any(|word| starts_with(text, from + at, word))
+                    words.any(|(before, word)| {
+                        starts_with(text, from + at, word) && ends_with(text, from + at, before)
+                    })
                 })
             }
             1 => memchr2_iter(b'k', b'K', part).find(|at| is_k_of_word(text, from + at)),
